@@ -1,0 +1,48 @@
+"""The gate: checks with figures, and the decision on a run."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from contracts.wire import WireModel
+
+
+class Decision(StrEnum):
+    """What the gate says."""
+
+    PROMOTE = "promote"
+    REJECT = "reject"
+    WAIT = "wait"  # a person decides
+
+
+class Check(WireModel):
+    """One check with its figures."""
+
+    name: str  # for example `vectors: opened ids`
+    passed: bool
+    expected: str = ""
+    found: str = ""
+
+
+class CheckReport(WireModel):
+    """Every check of a run. The digest names exactly what was looked at."""
+
+    checks: tuple[Check, ...] = ()
+    manifest_digest: str = ""
+    visible_documents: int = 0  # at the run's sequence
+    live_documents: int = 0  # at its base
+    listed_documents: int | None = None  # what a full crawl saw; None if it was none
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+
+class GateDecision(WireModel):
+    """A decision with its author."""
+
+    decision: Decision
+    actor: str = "policy"
+    reason: str = ""
+    failed_checks: tuple[str, ...] = Field(default_factory=tuple)
