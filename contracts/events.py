@@ -28,7 +28,7 @@ class Action(StrEnum):
 
 
 class ChangeEvent(WireModel):
-    """ "Document K of a container may have changed."
+    """A hint that document K of a container may have changed.
 
     `origin` is the kind of source that the container belongs to (`s3`, `folder`);
     `bucket` names the container (bucket, or root folder); `key` is decoded.
