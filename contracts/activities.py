@@ -22,7 +22,7 @@ COMMAND: Final = "command"  # update of the coordinator
 
 SOURCE_STATE: Final = "source_state"
 OPEN_RUN: Final = "open_run"
-FIND_RUN: Final = "find_run"
+FIND_RUNS: Final = "find_runs"
 PLAN_RUN: Final = "plan_run"
 STAGE_BATCH: Final = {
     Stage.PARSE: "parse_batch",
@@ -32,7 +32,9 @@ STAGE_BATCH: Final = {
 CHECK_RUN: Final = "check_run"
 RESTAGE_RUN: Final = "restage_run"
 PROMOTE_RUN: Final = "promote_run"
-WITHDRAW_RUN: Final = "withdraw_run"
+END_RUN: Final = "end_run"
+SPILL_KEYS: Final = "spill_keys"
+BATCH_LIST: Final = "batch_list"
 SWEEP_SOURCE: Final = "sweep_source"
 OBEY_COMMAND: Final = "obey_command"
 REPORT_RUN: Final = "report_run"
@@ -66,6 +68,44 @@ class SourceState(WireModel):
     unswept: bool = False  # withdrawn sequences wait for their purge: nothing may stage
     retry_at: float | None = None  # seconds since the epoch, when given-back keys start a run
     sweep_at: float | None = None  # seconds since the epoch, when a purge or retirement is due
+
+
+class SourceRequest(WireModel):
+    """Name a source."""
+
+    source_id: SourceId
+
+
+class Segment(WireModel):
+    """A list of `DirtyKey` in the object store."""
+
+    key: str
+
+
+class SpillRequest(WireModel):
+    """Move keys out of a coordinator's state into a segment of the object store."""
+
+    source_id: SourceId
+    keys: tuple[DirtyKey, ...]
+
+
+class FindRunsRequest(WireModel):
+    """Ask the server which of these executions are open."""
+
+    workflow_ids: tuple[str, ...]
+
+
+class FindRunsAnswer(WireModel):
+    """Workflow ids of the open ones."""
+
+    running: tuple[str, ...] = ()
+
+
+class SweepReport(WireModel):
+    """What housekeeping did: sequences purged, and the sequence that was retired up to."""
+
+    purged: tuple[int, ...] = ()
+    retired: int | None = None
 
 
 class OpenRunRequest(WireModel):
@@ -117,7 +157,8 @@ class PlanReport(WireModel):
     deleted: int = 0
     unchanged: int = 0
     known_failed: int = 0
-    listed: int | None = None  # documents that a crawl saw
+    live_documents: int = 0  # at the run's base
+    listed: int | None = None  # documents that a full crawl saw
     more: bool = False  # the crawl was cut: another run must follow
     recheck: tuple[DirtyKey, ...] = ()  # recent hints that showed no change
     gate: GatePolicy = GatePolicy.AUTO
@@ -125,6 +166,20 @@ class PlanReport(WireModel):
 
 
 INLINE_BATCHES: Final = 50  # batch references, about 5 KB
+
+
+class BatchListRequest(WireModel):
+    """Read some references of a plan with many batches."""
+
+    index: str
+    first: int
+    limit: int
+
+
+class BatchList(WireModel):
+    """References to batches, in order."""
+
+    batches: tuple[BatchRef, ...] = ()
 
 
 class StageRequest(WireModel):
@@ -143,8 +198,6 @@ class StageReport(WireModel):
     unchanged: int = 0
     failed: int = 0
     deleted: int = 0
-    chunks_opened: int = 0
-    chunks_closed: int = 0
     embedded: int = 0
     retry: str | None = None  # bitmap (hex) of entries; None: none
     retry_after: float | None = None  # seconds
@@ -190,7 +243,7 @@ class PromoteReport(WireModel):
     reason: str | None = None
 
 
-class WithdrawRequest(WireModel):
+class EndRequest(WireModel):
     """End a run that isn't promoted: fence, purge, verify, give its keys back."""
 
     ticket: RunTicket
@@ -208,6 +261,13 @@ class RunReport(WireModel):
     more: bool = False
     recheck: tuple[DirtyKey, ...] = ()
     reason: str | None = None
+
+
+class ReportRequest(WireModel):
+    """Deliver a run's end to a coordinator that isn't there."""
+
+    source_id: SourceId
+    report: RunReport
 
 
 class Command(WireModel):

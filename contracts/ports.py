@@ -4,7 +4,7 @@ Adapters translate foreign errors into the error tree (`raise … from`). The ca
 adapter behind several ports, each of one noun.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -43,7 +43,7 @@ class Source(Protocol):
     async def check(self) -> None:
         """Fail with one sentence if the source can't be read (missing bucket, refused …)."""
 
-    def list_pages(self) -> AsyncIterator[list[DocumentStat]]:
+    def list_pages(self) -> AsyncGenerator[list[DocumentStat], None]:
         """Every document below the prefix, pages of at most 1,000, ascending by UTF-8 bytes of the
         key."""
 
@@ -422,7 +422,7 @@ class Catalog(
         """Let go of connections."""
 
 
-# --- Orchestration -----------------------------------------------------------------------------
+# --- Orchestration --------------------------------------------------------------------------
 
 
 class Orchestrator(Protocol):
@@ -443,7 +443,7 @@ class Orchestrator(Protocol):
         """Whether an execution of that id is open."""
 
 
-# --- Bridge ----------------------------------------------------------------------------------------
+# --- Bridge ---------------------------------------------------------------------------------
 
 
 class DeadLetters(Protocol):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from contracts.ids import DocKey, SourceId
-from contracts.sources import DocumentStat
+from contracts.sources import DocumentStat, StagedDocument
 from contracts.wire import WireModel
 
 
@@ -144,6 +144,7 @@ class DocumentOutcome(WireModel):
     chunks: int = 0
     embedded: int = 0  # chunks whose vector was bought
     reference: str | None = None  # object-store key of what the stage made
+    document: StagedDocument | None = None  # after PARSE: what was fetched
     seconds: float = 0.0
     at: datetime | None = None
 

@@ -1,0 +1,126 @@
+"""The documents of a batch that a stage still has to do, and how their outcomes are reported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from activities.ports import Ports
+from activities.references import get_list
+from contracts import bitmap
+from contracts.activities import StageReport, StageRequest
+from contracts.errors import EmbeddingUnavailable, SluiceError
+from contracts.runs import (
+    DocumentOutcome,
+    OutcomeStatus,
+    PlanAction,
+    PlanEntry,
+    RunTicket,
+    Stage,
+)
+
+
+@dataclass
+class BatchWork:
+    """One attempt at one stage of a batch."""
+
+    ports: Ports
+    ticket: RunTicket
+    stage: Stage
+    attempt: int
+    entries: dict[str, PlanEntry]  # all that this attempt is about, by key
+    todo: dict[int, PlanEntry]  # those of them without an outcome, by place in the batch
+    earlier: dict[str, DocumentOutcome]  # of the stage before, by key
+    outcomes: dict[str, DocumentOutcome] = field(default_factory=dict)
+    retry_after: float | None = None
+
+    @classmethod
+    async def load(cls, ports: Ports, stage: Stage, request: StageRequest) -> "BatchWork":
+        """What the batch still has to do: what failed retryably before, or what has no outcome.
+
+        A document with an outcome of this stage is done, whoever wrote it: so an attempt after a
+        worker's death goes on where the dead one was.
+        """
+        ticket, batch = request.ticket, request.batch
+        entries = await get_list(ports.objects, batch.plan, PlanEntry)
+        wanted = range(len(entries)) if request.only is None else bitmap.decode(request.only)
+        keys = [entries[place].doc_key for place in wanted]
+        known = await ports.catalog.outcomes(ticket.source_id, ticket.seq, None, keys)
+        before = {o.doc_key: o for o in known if o.stage is _stage_before(stage)}
+        mine = {o.doc_key: o for o in known if o.stage is stage}
+        mentioned = {entries[place].doc_key: entries[place] for place in wanted}
+        work = cls(ports, ticket, stage, request.attempt, mentioned, {}, before)
+        for place in wanted:
+            entry = entries[place]
+            outcome = mine.get(entry.doc_key)
+            if outcome is not None and not work._again(outcome):
+                work.outcomes[entry.doc_key] = outcome
+            elif work._reaches(entry, before):
+                work.todo[place] = entry
+        return work
+
+    def _again(self, outcome: DocumentOutcome) -> bool:
+        failed = outcome.status is OutcomeStatus.FAILED and outcome.retryable
+        return failed and outcome.attempt < self.attempt
+
+    def _reaches(self, entry: PlanEntry, before: dict[str, DocumentOutcome]) -> bool:
+        """Whether the document comes to this stage at all."""
+        deletion = entry.action is PlanAction.DELETE
+        if self.stage is Stage.PARSE:
+            return not deletion
+        if self.stage is Stage.EMBED and deletion:
+            return True
+        outcome = before.get(entry.doc_key)
+        return outcome is not None and outcome.status is OutcomeStatus.DONE
+
+    async def record(self, outcomes: Sequence[DocumentOutcome]) -> None:
+        """Make outcomes durable."""
+        if not outcomes:
+            return
+        await self.ports.catalog.record(self.ticket, outcomes, self.ports.now())
+        self.outcomes.update({outcome.doc_key: outcome for outcome in outcomes})
+
+    def failure(self, doc_key: str, error: SluiceError, **known: str | None) -> DocumentOutcome:
+        """The outcome of a document that failed here."""
+        if isinstance(error, EmbeddingUnavailable) and error.retry_after is not None:
+            self.retry_after = max(self.retry_after or 0.0, error.retry_after)
+        return DocumentOutcome(
+            doc_key=doc_key,
+            stage=self.stage,
+            status=OutcomeStatus.FAILED,
+            attempt=self.attempt,
+            error=error.name,
+            message=str(error),
+            retryable=error.retryable,
+            **known,
+        )
+
+    def report(self) -> StageReport:
+        """Counts over the outcomes, and the bitmap of what may be tried again.
+
+        Figures of documents that an earlier attempt of this activity finished are in it, those of
+        an earlier `attempt` of the batch are not: they were reported then.
+        """
+        retry = [p for p, e in self.todo.items() if self._retryable(e.doc_key)]
+        outcomes = self.outcomes.values()
+        done = [key for key, o in self.outcomes.items() if o.status is OutcomeStatus.DONE]
+        deletions = [k for k, e in self.entries.items() if e.action is PlanAction.DELETE]
+        if self.stage is Stage.PARSE:
+            done.extend(deletions)  # nothing to parse: they go on as they are
+        return StageReport(
+            done=len(done),
+            deleted=len(set(done) & set(deletions)) if self.stage is Stage.INDEX else 0,
+            unchanged=sum(o.status is OutcomeStatus.UNCHANGED for o in outcomes),
+            failed=sum(o.status is OutcomeStatus.FAILED and not o.retryable for o in outcomes),
+            embedded=sum(o.embedded for o in outcomes) if self.stage is Stage.EMBED else 0,
+            retry=bitmap.encode(retry),
+            retry_after=self.retry_after,
+        )
+
+    def _retryable(self, doc_key: str) -> bool:
+        outcome = self.outcomes.get(doc_key)
+        return outcome is not None and outcome.retryable
+
+
+def _stage_before(stage: Stage) -> Stage | None:
+    stages = list(Stage)
+    place = stages.index(stage)
+    return stages[place - 1] if place else None

@@ -1,0 +1,100 @@
+"""What the gate looks at: every store against the catalog, and the way to put a store right."""
+
+import asyncio
+
+from temporalio import activity
+
+from activities.heartbeat import heartbeats
+from activities.indexing import view_of
+from activities.packs import indexed_chunks
+from activities.ports import Ports
+from contracts.activities import CHECK_RUN, RESTAGE_RUN, CheckRequest
+from contracts.gate import Check, CheckReport
+from contracts.ids import digest
+from contracts.ports import SearchStore
+from contracts.runs import RunState, RunTicket
+from contracts.visibility import Census, StageDelta, StoreWrite, View
+
+
+class Checks:
+    """Activities that compare."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    @activity.defn(name=CHECK_RUN)
+    async def check_run(self, request: CheckRequest) -> CheckReport:
+        """The set of opened ids, of closed ids, and the visible count, in every store."""
+        async with heartbeats("checking"):
+            ports, ticket = self._ports, request.ticket
+            await ports.catalog.update_run(ticket, RunState.CHECKING)
+            view = view_of(ticket)
+            expected, *found = await asyncio.gather(
+                ports.catalog.census(view), *(store.census(view) for store in ports.stores)
+            )
+            checks = [
+                check
+                for store, census in zip(ports.stores, found, strict=True)
+                for check in _compare(store.name, expected, census)
+            ]
+            base = view.model_copy(update={"seq": ticket.base_seq})
+            visible, _ = await ports.catalog.counts(view)
+            live, _ = await ports.catalog.counts(base)
+            return CheckReport(
+                checks=tuple(checks),
+                manifest_digest=digest(
+                    ticket.run_id, *sorted(expected.opened), "closed", *sorted(expected.closed)
+                ),
+                opened=len(expected.opened),
+                closed=len(expected.closed),
+                visible_documents=visible,
+                live_documents=live,
+                listed_documents=request.listed,
+            )
+
+    @activity.defn(name=RESTAGE_RUN)
+    async def restage_run(self, request: CheckRequest) -> CheckReport:
+        """Bring every store to what the catalog says of this sequence."""
+        async with heartbeats("restaging"):
+            view = view_of(request.ticket)
+            staged = await self._ports.catalog.staged(view)
+            for store in self._ports.stores:
+                await self._restage(store, request.ticket, view, staged)
+        return await self.check_run(request)
+
+    async def _restage(
+        self, store: SearchStore, ticket: RunTicket, view: View, staged: StageDelta
+    ) -> None:
+        found = await store.census(view)
+        opens = [chunk for chunk in staged.opens if chunk.chunk_id not in found.opened]
+        write = StoreWrite(
+            view,
+            opens=await indexed_chunks(self._ports.objects, view, ticket.run_id, opens),
+            closes=tuple(set(staged.closes) - found.closed),
+            reopens=tuple(found.closed - set(staged.closes)),
+            removes=tuple(found.opened - {chunk.chunk_id for chunk in staged.opens}),
+        )
+        await store.apply(write)
+
+
+def _compare(store: str, expected: Census, found: Census) -> list[Check]:
+    return [
+        _sets(f"{store}: opened chunks", expected.opened, found.opened),
+        _sets(f"{store}: closed chunks", expected.closed, found.closed),
+        Check(
+            name=f"{store}: visible chunks",
+            passed=expected.visible == found.visible,
+            expected=str(expected.visible),
+            found=str(found.visible),
+        ),
+    ]
+
+
+def _sets(name: str, expected: frozenset[str], found: frozenset[str]) -> Check:
+    missing, surplus = len(expected - found), len(found - expected)
+    return Check(
+        name=name,
+        passed=not missing and not surplus,
+        expected=str(len(expected)),
+        found=f"{len(found)} ({missing} missing, {surplus} surplus)",
+    )

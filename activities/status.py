@@ -1,0 +1,54 @@
+"""What coordinators ask: the state of a source, the next run, who is still running."""
+
+from temporalio import activity
+
+from activities.ports import Ports
+from contracts.activities import (
+    FIND_RUNS,
+    OPEN_RUN,
+    REPORT_RUN,
+    SOURCE_STATE,
+    FindRunsAnswer,
+    FindRunsRequest,
+    OpenRunAnswer,
+    OpenRunRequest,
+    ReportRequest,
+    RunReport,
+    SourceRequest,
+    SourceState,
+)
+
+
+class Status:
+    """Small questions to the catalog and to Temporal."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    @activity.defn(name=SOURCE_STATE)
+    async def source_state(self, request: SourceRequest) -> SourceState:
+        """What the catalog says of the source."""
+        return await self._ports.catalog.source_state(request.source_id, self._ports.now())
+
+    @activity.defn(name=OPEN_RUN)
+    async def open_run(self, request: OpenRunRequest) -> OpenRunAnswer:
+        """The next sequence, or why there is none now."""
+        return await self._ports.catalog.open_run(
+            request.source_id, request.request, request.cause, self._ports.now()
+        )
+
+    @activity.defn(name=FIND_RUNS)
+    async def find_runs(self, request: FindRunsRequest) -> FindRunsAnswer:
+        """Which executions are open."""
+        found = [
+            workflow_id
+            for workflow_id in request.workflow_ids
+            if await self._ports.orchestrator.is_running(workflow_id)
+        ]
+        return FindRunsAnswer(running=tuple(found))
+
+    @activity.defn(name=REPORT_RUN)
+    async def report_run(self, request: ReportRequest) -> RunReport:
+        """Start a coordinator that has completed, with a run's end."""
+        await self._ports.orchestrator.report_run(request.source_id, request.report)
+        return request.report

@@ -1,0 +1,58 @@
+"""The one classifier: errors of the tree become Temporal failures that are retried or not, and
+every log line of an activity carries its correlation ids."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+)
+
+from contracts.errors import SluiceError
+from contracts.runs import RunTicket
+
+log = structlog.get_logger("activities")
+
+
+def _run_of(arguments: Sequence[object]) -> str | None:
+    """The run that an activity's request carries a ticket of."""
+    ticket = getattr(arguments[0], "ticket", None) if arguments else None
+    return ticket.run_id if isinstance(ticket, RunTicket) else None
+
+
+class _Translating(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK names the parameter
+        info = activity.info()
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(
+            workflow=info.workflow_id,
+            activity=info.activity_type,
+            attempt=info.attempt,
+            run=_run_of(input.args),
+        )
+        log.info("activity started")
+        try:
+            result = await self.next.execute_activity(input)
+        except SluiceError as error:
+            log.warning("activity failed", error=error.name, message=str(error))
+            raise ApplicationError(
+                str(error), type=error.name, non_retryable=not error.retryable
+            ) from error
+        except Exception as error:
+            log.exception("activity failed", error=type(error).__name__)
+            raise
+        log.info("activity finished")
+        return result
+
+
+class ErrorTranslation(Interceptor):
+    """Worker interceptor; see the module."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK names the parameter
+        """Wrap the activity."""
+        return _Translating(super().intercept_activity(next))

@@ -1,0 +1,122 @@
+"""The orchestrator port on a Temporal client."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from temporalio.client import (
+    Client,
+    RPCError,
+    WithStartWorkflowOperation,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCStatusCode
+
+from contracts import ids, queues
+from contracts.activities import (
+    CHANGED,
+    COMMAND,
+    COORDINATOR,
+    RUN_FINISHED,
+    Command,
+    CommandResult,
+    CoordinatorState,
+    RunReport,
+)
+from contracts.errors import ConfigurationError, NotReachable
+from contracts.events import ChangeSignal
+from contracts.wire import WireModel
+
+SIGNAL_TIMEOUT = timedelta(seconds=10)  # of one signal-with-start, the SDK's retries included
+COMMAND_TIMEOUT = timedelta(seconds=120)  # until a worker has obeyed
+
+
+async def connect(address: str, namespace: str) -> Client:
+    """A client that speaks the project's models.
+
+    Raises:
+        NotReachable: nothing answers.
+    """
+    try:
+        return await Client.connect(
+            address, namespace=namespace, data_converter=pydantic_data_converter
+        )
+    except (RPCError, RuntimeError, OSError) as error:
+        raise NotReachable(
+            f"Temporal doesn't answer at {address}: start it, or correct SLUICE_TEMPORAL_ADDRESS"
+        ) from error
+
+
+@asynccontextmanager
+async def _translated(what: str) -> AsyncIterator[None]:
+    try:
+        yield
+    except RPCError as error:
+        raise NotReachable(f"Temporal did not take {what}: {error.message}") from error
+    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+        raise NotReachable(
+            f"no worker obeyed {what} within {COMMAND_TIMEOUT.total_seconds():.0f} s: "
+            "see whether a worker runs"
+        ) from error
+
+
+class TemporalOrchestrator:
+    """Signals, updates and questions to coordinators."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def signal_changed(self, source_id: str, signal: ChangeSignal) -> None:
+        """Signal-with-start; returns when the server has it."""
+        await self._signal(source_id, CHANGED, signal)
+
+    async def report_run(self, source_id: str, report: RunReport) -> None:
+        """Signal-with-start with a run's end."""
+        await self._signal(source_id, RUN_FINISHED, report)
+
+    async def command(self, source_id: str, command: Command) -> CommandResult:
+        """Update-with-start; returns what the command did."""
+        start = WithStartWorkflowOperation(
+            COORDINATOR,
+            CoordinatorState(source_id=source_id),
+            id=ids.coordinator_workflow_id(source_id),
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        async with _translated(f"the command {command.verb!r}"):
+            try:
+                return await self._client.execute_update_with_start_workflow(
+                    COMMAND,
+                    command,
+                    start_workflow_operation=start,
+                    result_type=CommandResult,
+                    rpc_timeout=COMMAND_TIMEOUT,
+                )
+            except WorkflowUpdateFailedError as error:
+                raise ConfigurationError(str(error.cause)) from error
+
+    async def is_running(self, workflow_id: str) -> bool:
+        """Whether the newest execution of that id is open."""
+        try:
+            description = await self._client.get_workflow_handle(workflow_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise NotReachable(f"Temporal did not answer: {error.message}") from error
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def _signal(self, source_id: str, name: str, argument: WireModel) -> None:
+        async with _translated(f"a signal for {source_id}"):
+            await self._client.start_workflow(
+                COORDINATOR,
+                CoordinatorState(source_id=source_id),
+                id=ids.coordinator_workflow_id(source_id),
+                task_queue=queues.WORKFLOWS,
+                start_signal=name,
+                start_signal_args=[argument],
+                rpc_timeout=SIGNAL_TIMEOUT,
+            )

@@ -1,0 +1,266 @@
+"""One run of a source: plan, batches, checks, gate, flip; whatever happens, its end is told."""
+
+import asyncio
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from contracts import ids
+    from contracts.activities import (
+        BATCH_FINISHED,
+        BATCH_LIST,
+        CHECK_RUN,
+        END_RUN,
+        INGEST_RUN,
+        PLAN_RUN,
+        PROMOTE_RUN,
+        REPORT_RUN,
+        RESTAGE_RUN,
+        RUN_FINISHED,
+        BatchList,
+        BatchListRequest,
+        BatchReport,
+        CheckRequest,
+        EndRequest,
+        PlanReport,
+        PlanRequest,
+        PromoteReport,
+        PromoteRequest,
+        ReportRequest,
+        RunInput,
+        RunReport,
+    )
+    from contracts.gate import CheckReport, Decision, GateDecision
+    from contracts.runs import BatchRef, RunCounts, RunState
+    from workflows import calls, gate
+    from workflows.stages import through_stages
+    from workflows.window import Window, merge
+
+CANCELLED_BY_FENCE = "a newer change of the source (a rollback, a removal) took its place"
+
+
+class _Ended(Exception):
+    """The run ends unpromoted: carries the end to the one place that tells it."""
+
+    def __init__(self, state: RunState, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = reason
+
+
+@workflow.defn(name=INGEST_RUN, failure_exception_types=[Exception])
+class IngestRun:
+    """Id `source/<source_id>/run/<seq>`; started by the coordinator, which it doesn't need."""
+
+    @workflow.init
+    def __init__(self, run: RunInput) -> None:
+        """Build the state here, so that reports that come early find it."""
+        self._input = run
+        self._ticket = run.ticket
+        self._plan = run.plan
+        self._window = Window(
+            run,
+            counts=run.counts,
+            retryable=run.retryable,
+            next_batch=run.next_batch,
+            in_flight=dict.fromkeys(run.in_flight, 0),
+        )
+
+    @workflow.signal(name=BATCH_FINISHED)
+    def batch_finished(self, payload: RawValue) -> None:
+        """A batch's report. What doesn't validate is found by the reconciler."""
+        try:
+            report = workflow.payload_converter().from_payload(payload.payload, BatchReport)
+        except (ValidationError, ValueError, RuntimeError):
+            workflow.logger.warning("a batch report did not validate: the server is asked")
+            return
+        self._window.take_report(report)
+
+    @workflow.run
+    async def run(self, _run: RunInput) -> RunReport:
+        """Go through the run; end it, tell the coordinator."""
+        try:
+            report = await self._go()
+        except _Ended as end:
+            report = await self._end(end.state, end.reason)
+        except (ActivityError, ChildWorkflowError) as error:
+            report = await self._end(*self._verdict(error))
+        except asyncio.CancelledError:
+            report = await self._end(RunState.CANCELLED, "cancelled")
+        await self._tell_coordinator(report)
+        return report
+
+    # --- the way -------------------------------------------------------------------------------
+
+    async def _go(self) -> RunReport:
+        plan = self._plan or await self._make_plan()
+        self._plan = plan
+        await self._ingest(plan)
+        if not self._staged_something():
+            self._end_without_change(plan)
+        report = await self._check(plan)
+        decision = gate.decide(report, plan.gate)
+        if decision.decision is not Decision.PROMOTE:
+            state = RunState.FAILED if decision.failed_checks else RunState.REJECTED
+            raise _Ended(state, decision.reason)
+        return await self._promote(plan, report, decision)
+
+    async def _make_plan(self) -> PlanReport:
+        request = PlanRequest(
+            ticket=self._ticket,
+            keys=self._input.keys,
+            segments=self._input.segments,
+            crawl=self._input.crawl,
+        )
+        plan = await calls.remote(PLAN_RUN, request, PlanReport, calls.LONG_TIMEOUT)
+        calls.raise_if_cancelled()
+        self._window.counts = RunCounts(unchanged=plan.unchanged)
+        return plan
+
+    async def _ingest(self, plan: PlanReport) -> None:
+        if plan.total_batches == 1 and not self._window.in_flight:
+            if self._window.next_batch == 0:
+                # One batch needs no window, and no child workflow that outlives us.
+                report = await through_stages(self._ticket, plan.batches[0])
+                self._window.counts = merge(self._window.counts, report.counts)
+                self._window.retryable += report.retryable
+                self._window.next_batch = 1
+            return
+        while self._window.next_batch < plan.total_batches or self._window.in_flight:
+            self._continue_if_suggested()
+            await self._fill(plan)
+            for number in await self._window.wait():
+                if self._window.may_restart(number):
+                    await self._window.start(await self._batch(plan, number))
+            self._window.settle()
+            if self._window.error and not self._window.in_flight:
+                break
+        if self._window.error:
+            raise _Ended(RunState.FAILED, self._window.error)
+
+    async def _fill(self, plan: PlanReport) -> None:
+        while (
+            self._window.error is None
+            and self._window.next_batch < plan.total_batches
+            and len(self._window.in_flight) < self._input.window
+        ):
+            batch = await self._batch(plan, self._window.next_batch)
+            self._window.next_batch += 1
+            await self._window.start(batch)
+
+    async def _batch(self, plan: PlanReport, number: int) -> BatchRef:
+        if plan.index is None:
+            return plan.batches[number]
+        request = BatchListRequest(index=plan.index, first=number, limit=1)
+        answer = await calls.local(BATCH_LIST, request, BatchList)
+        return answer.batches[0]
+
+    def _continue_if_suggested(self) -> None:
+        if not workflow.info().is_continue_as_new_suggested():
+            return
+        self._window.settle()
+        workflow.continue_as_new(
+            self._input.model_copy(
+                update={
+                    "keys": (),
+                    "segments": (),
+                    "plan": self._plan,
+                    "next_batch": self._window.next_batch,
+                    "in_flight": tuple(self._window.in_flight),
+                    "counts": self._window.counts,
+                    "retryable": self._window.retryable,
+                }
+            )
+        )
+
+    async def _check(self, plan: PlanReport) -> CheckReport:
+        """Compare the stores with the catalog; on a difference restage it once and look again."""
+        request = CheckRequest(ticket=self._ticket, listed=plan.listed)
+        report = await calls.remote(CHECK_RUN, request, CheckReport)
+        if not report.passed:
+            await calls.remote(RESTAGE_RUN, request, CheckReport, calls.LONG_TIMEOUT)
+            report = await calls.remote(CHECK_RUN, request, CheckReport)
+        calls.raise_if_cancelled()
+        return report
+
+    async def _promote(
+        self, plan: PlanReport, report: CheckReport, decision: GateDecision
+    ) -> RunReport:
+        request = PromoteRequest(
+            ticket=self._ticket,
+            report=report,
+            decision=decision,
+            counts=self._window.counts,
+            retryable=self._window.retryable,
+        )
+        answer = await calls.local(PROMOTE_RUN, request, PromoteReport)
+        if not answer.promoted:
+            raise _Ended(RunState.FAILED, answer.reason or "the live pointer has moved")
+        return self._report(RunState.PROMOTED, None, plan)
+
+    # --- ends ----------------------------------------------------------------------------------
+
+    def _staged_something(self) -> bool:
+        counts = self._window.counts
+        return bool(counts.changed or counts.deleted)
+
+    def _end_without_change(self, plan: PlanReport) -> None:
+        counts = self._window.counts
+        if plan.listed == 0 and plan.live_documents:
+            return  # the gate has its own word for an emptied source
+        if self._window.retryable:
+            raise _Ended(
+                RunState.FAILED,
+                f"none of {counts.planned} documents could be ingested, and "
+                f"{self._window.retryable} may succeed later",
+            )
+        raise _Ended(RunState.NO_CHANGE, "nothing differs from what is live")
+
+    def _verdict(self, error: BaseException) -> tuple[RunState, str]:
+        if workflow.cancellation_reason() is not None:
+            return RunState.CANCELLED, "cancelled"
+        name, message = calls.cause_of(error)
+        if name == "Fenced":
+            return RunState.CANCELLED, CANCELLED_BY_FENCE
+        return RunState.FAILED, f"{name}: {message}"
+
+    async def _end(self, state: RunState, reason: str) -> RunReport:
+        """Stop the batches, purge, give the keys back. The server sends one cancellation only, so
+        these calls run."""
+        await self._stop_batches()
+        request = EndRequest(
+            ticket=self._ticket, state=state, reason=reason, counts=self._window.counts
+        )
+        await calls.remote(END_RUN, request, RunReport, calls.LONG_TIMEOUT)
+        return self._report(state, reason, self._plan)
+
+    async def _stop_batches(self) -> None:
+        for number in self._window.in_flight:
+            name = ids.batch_workflow_id(self._ticket.source_id, self._ticket.seq, number)
+            try:
+                await workflow.get_external_workflow_handle(name).cancel()
+            except ApplicationError:
+                workflow.logger.info("batch %s has ended", number)
+
+    def _report(self, state: RunState, reason: str | None, plan: PlanReport | None) -> RunReport:
+        return RunReport(
+            seq=self._ticket.seq,
+            state=state,
+            counts=self._window.counts,
+            more=plan is not None and plan.more and state is RunState.PROMOTED,
+            recheck=plan.recheck if plan is not None else (),
+            reason=reason,
+        )
+
+    async def _tell_coordinator(self, report: RunReport) -> None:
+        coordinator = ids.coordinator_workflow_id(self._ticket.source_id)
+        try:
+            await workflow.get_external_workflow_handle(coordinator).signal(RUN_FINISHED, report)
+        except ApplicationError:
+            # It has completed or was terminated: start it again with the report.
+            request = ReportRequest(source_id=self._ticket.source_id, report=report)
+            await calls.remote(REPORT_RUN, request, RunReport)

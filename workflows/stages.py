@@ -1,0 +1,62 @@
+"""The stages of a batch, one after another, each tried again only for what failed retryably."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from contracts import bitmap
+    from contracts.activities import STAGE_BATCH, BatchReport, StageReport, StageRequest
+    from contracts.runs import BatchRef, RunCounts, RunTicket, Stage
+    from workflows import calls
+
+STAGE_ATTEMPTS = 4  # of what fails retryably, before it is left to a later run
+FIRST_RETRY = 2.0  # seconds, doubled with each attempt
+LONGEST_RETRY = 60.0  # seconds, also of what a server asks us to wait
+
+
+def retry_delay(attempt: int, asked: float | None) -> timedelta:
+    """How long to wait before attempt + 1; a server that asks for more time gets it, bounded."""
+    backoff = FIRST_RETRY * 2 ** (attempt - 1)
+    return timedelta(seconds=min(max(backoff, asked or 0.0), LONGEST_RETRY))
+
+
+def add(counts: RunCounts, report: StageReport) -> RunCounts:
+    """The counts with a stage's report added."""
+    return counts.model_copy(
+        update={
+            "unchanged": counts.unchanged + report.unchanged,
+            "failed": counts.failed + report.failed,
+            "deleted": counts.deleted + report.deleted,
+            "embedded": counts.embedded + report.embedded,
+        }
+    )
+
+
+async def through_stages(ticket: RunTicket, batch: BatchRef) -> BatchReport:
+    """Bring a batch through all stages; its documents' outcomes are in the catalog."""
+    counts = RunCounts(planned=batch.documents)
+    retryable = 0
+    for stage in Stage:
+        only: str | None = None
+        done = 0
+        for attempt in range(1, STAGE_ATTEMPTS + 1):
+            request = StageRequest(ticket=ticket, batch=batch, only=only, attempt=attempt)
+            report = await calls.remote(
+                STAGE_BATCH[stage], request, StageReport, calls.LONG_TIMEOUT
+            )
+            counts = add(counts, report)
+            done += report.done
+            only = report.retry
+            if only is None:
+                break
+            if attempt < STAGE_ATTEMPTS:
+                await workflow.sleep(retry_delay(attempt, report.retry_after))
+        left = bitmap.count(only)
+        retryable += left
+        counts = counts.model_copy(update={"failed": counts.failed + left})
+        if not done:
+            break
+        if stage is Stage.INDEX:
+            counts = counts.model_copy(update={"changed": done - counts.deleted})
+    return BatchReport(number=batch.number, counts=counts, retryable=retryable)
