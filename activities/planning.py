@@ -94,7 +94,7 @@ class Planning:
         for segment in request.segments:
             keys.extend(await get_list(self._ports.objects, segment, DirtyKey))
         taken = await self._ports.catalog.pending_keys.take(
-            request.ticket, keys, crawl=request.crawl, now=self._ports.now()
+            request.ticket, keys, crawl=request.crawl
         )
         await self._ports.objects.delete(request.segments)
         return taken

@@ -28,7 +28,7 @@ class Status:
     @activity.defn(name=SOURCE_STATE)
     async def source_state(self, request: SourceRequest) -> SourceState:
         """What the catalog says of the source."""
-        return await self._ports.catalog.source_state(request.source_id, self._ports.now())
+        return await self._ports.catalog.source_state(request.source_id)
 
     @activity.defn(name=OPEN_RUN)
     async def open_run(self, request: OpenRunRequest) -> OpenRunAnswer:

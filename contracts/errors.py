@@ -3,6 +3,8 @@
     SluiceError
     ├── ConfigurationError              a setting or an argument is wrong
     │   ├── UnknownSource               no source of that name
+    │   ├── UnknownRun                  the source has no run of that number
+    │   ├── UnknownDocument             nothing is known of a document of that key
     │   └── UnknownKind                 no source kind of that name is installed
     ├── NotReachable                 R  a server that we need does not answer
     ├── SourceError                     a source could not be read
@@ -60,6 +62,14 @@ class ConfigurationError(SluiceError):
 
 class UnknownSource(ConfigurationError):
     """No source of that name exists."""
+
+
+class UnknownRun(ConfigurationError):
+    """The source has no run of that number."""
+
+
+class UnknownDocument(ConfigurationError):
+    """Nothing is known of a document of that key."""
 
 
 class UnknownKind(ConfigurationError):

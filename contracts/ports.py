@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from contracts.activities import CommandResult, OpenRunAnswer, RunReport, SourceState
+from contracts.activities import Command, CommandResult, OpenRunAnswer, RunReport, SourceState
 from contracts.documents import (
     ChunkedDocument,
     DocumentVersion,
@@ -186,7 +186,7 @@ class SourceCatalog(Protocol):
     ) -> None:
         """Set flags."""
 
-    async def source_state(self, source_id: str, now: datetime) -> SourceState:
+    async def source_state(self, source_id: str) -> SourceState:
         """What a coordinator has to know; `exists` False for an unknown source."""
 
 
@@ -351,7 +351,7 @@ class PendingCatalog(Protocol):
     """Changed keys that no promotion has settled yet."""
 
     async def take(
-        self, ticket: RunTicket, keys: Sequence[DirtyKey], *, crawl: bool, now: datetime
+        self, ticket: RunTicket, keys: Sequence[DirtyKey], *, crawl: bool
     ) -> tuple[list[DirtyKey], bool]:
         """Durably give the keys to the run, together with every key given back before. Answers all
         of them, and whether the run is a crawl. The same ticket may take again."""
@@ -434,9 +434,7 @@ class Orchestrator(Protocol):
     async def report_run(self, source_id: str, report: RunReport) -> None:
         """Signal-with-start of the source's coordinator with a run's end."""
 
-    async def command(
-        self, source_id: str, verb: str, **arguments: str | int | None
-    ) -> CommandResult:
+    async def command(self, source_id: str, command: Command) -> CommandResult:
         """Update-with-start of the source's coordinator."""
 
     async def is_running(self, workflow_id: str) -> bool:

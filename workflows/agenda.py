@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from contracts.activities import CoordinatorState, RunReport
 from contracts.events import ChangeSignal, DirtyKey
 
-INLINE_BYTES = 16_384  # of keys, beyond which they are spilled into a segment
-HARD_BYTES = 28_672  # of keys, beyond which the state just says "crawl" (32 KB in all)
-MAX_SEGMENTS = 64  # references, about 4 KB; beyond them the state just says "crawl"
-KEY_OVERHEAD_BYTES = 64  # of one key in the state beside the key itself
+INLINE_BYTES = 12_288  # of keys, beyond which they are spilled into a segment
+HARD_BYTES = 20_480  # of keys, beyond which the state just says "crawl" (32 KB in all)
+MAX_SEGMENTS = 40  # references, about 6 KB; beyond them the state just says "crawl"
+KEY_OVERHEAD_BYTES = 96  # of one key in the state beside the key itself
 RECHECK_BYTES = 4_096  # of keys that are looked at once more
 RECHECK_DELAY = 30.0  # seconds; some stores announce before a read shows the change
 
@@ -93,8 +93,7 @@ class Agenda:
             self._add(key)
         for segment in signal.segments:
             self.add_segment(segment)
-        if self.size > HARD_BYTES:
-            self.say_crawl(now)
+        self._bound(now)
 
     def say_crawl(self, now: float) -> None:
         """Forget which keys are dirty: all of them are."""
@@ -131,6 +130,7 @@ class Agenda:
         self.rechecks = ()
         self.recheck_at = None
         self._touch(now)
+        self._bound(now)
 
     def ready_at(self, quiet_period: float, max_delay: float) -> float:
         """When a dirty source may run: after silence, or after the maximum delay."""
@@ -155,6 +155,10 @@ class Agenda:
         self.keys.clear()
         self.size = 0
         return keys
+
+    def _bound(self, now: float) -> None:
+        if self.size > HARD_BYTES:
+            self.say_crawl(now)
 
     def _touch(self, now: float) -> None:
         self.changed_at = now

@@ -1,0 +1,1 @@
+"""Object stores: the data bus of contents, packs, plans and dead letters."""

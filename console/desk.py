@@ -1,0 +1,54 @@
+"""The desk: every operation that a person has, whoever carries it out."""
+
+from typing import Protocol
+
+from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from contracts.activities import Command, CommandResult
+from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
+from contracts.search import SearchAnswer, SearchQuestion
+from contracts.sources import SourceConfig
+
+
+class Desk(Protocol):
+    """The operations. All raise the error tree: `UnknownSource`, `NotReachable` and others."""
+
+    async def sources(self) -> list[SourceView]:
+        """All sources, by id."""
+
+    async def add(self, config: SourceConfig, actor: str) -> AddedSource:
+        """Check that the source can be read, store it, and ask for a crawl.
+
+        A known source gets the new settings; another place needs another name.
+        """
+
+    async def show(self, source_id: str) -> SourceView:
+        """One source."""
+
+    async def command(self, source_id: str, command: Command) -> CommandResult:
+        """Have a command obeyed; a refusal is raised as the class that it names."""
+
+    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+        """The newest runs, newest first."""
+
+    async def run(self, source_id: str, seq: int) -> RunRecord:
+        """One run; `UnknownRun` if there is none."""
+
+    async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
+        """How each document left each stage of a run."""
+
+    async def documents(
+        self, source_id: str, after: str = "", limit: int = 1_000
+    ) -> list[DocumentStatus]:
+        """A page of documents after a key, ascending, served or failed."""
+
+    async def document(self, source_id: str, doc_key: str) -> DocumentView:
+        """One document; `UnknownDocument` if nothing is known of it."""
+
+    async def search(self, question: SearchQuestion) -> SearchAnswer:
+        """The best chunks of the sources."""
+
+    async def parked(self) -> list[ParkedMessage]:
+        """Messages that no decoder understands."""
+
+    async def status(self) -> StackStatus:
+        """What runs."""

@@ -1,0 +1,204 @@
+"""The desk on ports: it serves the API of a stack, and the command line where no stack runs."""
+
+from console.problems import error_class
+from console.services import Services
+from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from contracts.activities import Command, CommandResult
+from contracts.errors import (
+    ConfigurationError,
+    NotReachable,
+    UnknownDocument,
+    UnknownRun,
+    UnknownSource,
+)
+from contracts.events import ChangeSignal
+from contracts.ports import Orchestrator
+from contracts.runs import AuditEntry, DocumentOutcome, DocumentStatus, RunRecord
+from contracts.search import SearchAnswer, SearchQuestion
+from contracts.sources import SourceConfig, SourceRecord
+from contracts.visibility import LivePointer, View
+
+PAGE = 1_000  # documents
+LAST_CODE_POINT = "\U0010ffff"
+SURROGATES = range(0xD800, 0xE000)
+
+
+class LocalDesk:
+    """Every operation, carried out here. See `console.desk.Desk`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._catalog = services.catalog
+
+    async def sources(self) -> list[SourceView]:
+        """All sources, by id."""
+        records = await self._catalog.sources()
+        if not records:
+            return []
+        pointers = await self._catalog.pointers([record.config.source_id for record in records])
+        return [await self._view(record, pointers[record.config.source_id]) for record in records]
+
+    async def add(self, config: SourceConfig, actor: str) -> AddedSource:
+        """Check, store, audit, ask for a crawl."""
+        kind = self._services.kind(config.kind)
+        valid = kind.validate(config)
+        await self._refuse_another_place(valid)
+        source = kind.open(valid)
+        try:
+            await source.check()
+        finally:
+            await source.close()
+        record = await self._catalog.put_source(valid, actor)
+        await self._catalog.append(
+            AuditEntry(
+                source_id=valid.source_id,
+                actor=actor,
+                action="add",
+                details={"revision": str(record.revision), "kind": valid.kind},
+                at=self._services.now(),
+            )
+        )
+        orchestrator = self._services.orchestrator
+        if orchestrator is not None:
+            await orchestrator.signal_changed(valid.source_id, ChangeSignal(crawl=True))
+        view = await self.show(valid.source_id)
+        return AddedSource(source=view, crawling=orchestrator is not None)
+
+    async def show(self, source_id: str) -> SourceView:
+        """One source."""
+        record = await self._catalog.source(source_id)
+        return await self._view(record, await self._pointer(source_id))
+
+    async def command(self, source_id: str, command: Command) -> CommandResult:
+        """Have the coordinator obey; a refusal is raised as the class that it names."""
+        await self._catalog.source(source_id)
+        orchestrator = self._orchestrator(f"{command.verb!r} needs the source's coordinator")
+        result = await orchestrator.command(source_id, command)
+        if not result.ok:
+            raise error_class(result.error)(result.message)
+        return result
+
+    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+        """The newest runs, newest first."""
+        await self._catalog.source(source_id)
+        return await self._catalog.runs(source_id, limit)
+
+    async def run(self, source_id: str, seq: int) -> RunRecord:
+        """One run."""
+        await self._catalog.source(source_id)
+        run = await self._catalog.run(source_id, seq)
+        if run is None:
+            raise UnknownRun(
+                f"{source_id} has no run {seq}: `sluice run list {source_id}` shows them"
+            )
+        return run
+
+    async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
+        """How each document left each stage of a run."""
+        await self.run(source_id, seq)
+        return await self._catalog.outcomes(source_id, seq)
+
+    async def documents(
+        self, source_id: str, after: str = "", limit: int = PAGE
+    ) -> list[DocumentStatus]:
+        """A page of documents after a key, ascending."""
+        await self._catalog.source(source_id)
+        return await self._catalog.statuses(source_id, after, limit)
+
+    async def document(self, source_id: str, doc_key: str) -> DocumentView:
+        """One document."""
+        await self._catalog.source(source_id)
+        pointer = await self._pointer(source_id)
+        live = await self._catalog.versions(_live(pointer), [doc_key])
+        page = await self._catalog.statuses(source_id, _just_before(doc_key), PAGE)
+        status = next((line for line in page if line.doc_key == doc_key), None)
+        if status is None and doc_key not in live:
+            raise UnknownDocument(
+                f"{source_id} knows no document {doc_key!r}: `sluice document list {source_id}` "
+                "shows what it knows"
+            )
+        outcomes: list[DocumentOutcome] = []
+        if status is not None and status.last_seq is not None:
+            outcomes = await self._catalog.outcomes(source_id, status.last_seq, doc_keys=[doc_key])
+        return DocumentView(
+            source_id=source_id,
+            doc_key=doc_key,
+            status=status,
+            live=live.get(doc_key),
+            outcomes=tuple(outcomes),
+        )
+
+    async def search(self, question: SearchQuestion) -> SearchAnswer:
+        """The best chunks of the sources."""
+        if not question.sources:
+            raise ConfigurationError("a search needs a source: name one or more")
+        for source_id in question.sources:
+            await self._catalog.source(source_id)
+        return await self._services.search.ask(question)
+
+    async def parked(self) -> list[ParkedMessage]:
+        """Messages that no decoder understands."""
+        return await self._services.parked()
+
+    async def status(self) -> StackStatus:
+        """What runs."""
+        return StackStatus(
+            running=self._services.orchestrator is not None,
+            versions=dict(self._services.versions),
+            bridge=dict(self._services.bridge_status()),
+            sources=len(await self._catalog.sources()),
+        )
+
+    async def _view(self, record: SourceRecord, pointer: LivePointer) -> SourceView:
+        source_id = record.config.source_id
+        documents, chunks = await self._catalog.counts(_live(pointer))
+        return SourceView(
+            config=record.config,
+            revision=record.revision,
+            created_at=record.created_at,
+            paused=record.paused,
+            pinned=record.pinned,
+            pointer=pointer,
+            documents=documents,
+            chunks=chunks,
+            pending=await self._catalog.pending_keys.pending(source_id),
+            last_run=next(iter(await self._catalog.runs(source_id, 1)), None),
+        )
+
+    async def _pointer(self, source_id: str) -> LivePointer:
+        return (await self._catalog.pointers([source_id]))[source_id]
+
+    async def _refuse_another_place(self, config: SourceConfig) -> None:
+        """A source that suddenly looks elsewhere would lose all its documents."""
+        try:
+            known = (await self._catalog.source(config.source_id)).config
+        except UnknownSource:
+            return
+        if (known.kind, known.container, known.prefix) == (
+            config.kind,
+            config.container,
+            config.prefix,
+        ):
+            return
+        raise ConfigurationError(
+            f"the source {config.source_id} exists and reads {known.kind} {known.container}"
+            f"{'/' + known.prefix if known.prefix else ''}: take another name, or remove it first"
+        )
+
+    def _orchestrator(self, why: str) -> Orchestrator:
+        if self._services.orchestrator is None:
+            raise NotReachable(f"{why}: start the stack with `sluice up`")
+        return self._services.orchestrator
+
+
+def _live(pointer: LivePointer) -> View:
+    return View(source_id=pointer.source_id, generation=pointer.generation, seq=pointer.seq)
+
+
+def _just_before(key: str) -> str:
+    """A text that sorts below the key by UTF-8 bytes, with next to nothing in between."""
+    last = ord(key[-1])
+    if last == 0:
+        return key[:-1]
+    before = SURROGATES.start - 1 if last - 1 in SURROGATES else last - 1
+    return key[:-1] + chr(before) + LAST_CODE_POINT

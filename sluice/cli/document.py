@@ -1,0 +1,100 @@
+"""`sluice document`: what is served of each document, and what went wrong with it."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sluice.cli import output
+from sluice.cli.desk import ask
+from sluice.cli.options import Json, Source
+
+if TYPE_CHECKING:
+    from console.desk import Desk
+    from contracts.runs import DocumentStatus
+
+app = typer.Typer(name="document", help="The documents of a source.", rich_markup_mode=None)
+
+PAGE: Final = 1_000  # documents of one call
+
+Failed = Annotated[bool, typer.Option("--failed", help="Only those whose last attempt failed.")]
+Key = Annotated[str, typer.Argument(help="Its key, as `document list` shows it.")]
+
+
+@app.command("list")
+def list_(source: Source, failed: Failed = False, json_: Json = False) -> None:
+    """The documents, by key."""
+    statuses = ask(lambda desk: _all(desk, source, failed=failed))
+    if json_:
+        output.lines(statuses)
+        return
+    output.table(
+        ("document", "served since", "chunks", "stage", "status", "error", "message"),
+        (
+            (
+                status.doc_key,
+                status.live_from_seq,
+                status.chunks,
+                status.stage.value if status.stage else None,
+                status.status.value if status.status else None,
+                status.error,
+                status.message,
+            )
+            for status in statuses
+        ),
+        empty="no document has failed" if failed else f"{source} has no document yet",
+    )
+
+
+@app.command()
+def show(source: Source, key: Key, json_: Json = False) -> None:
+    """One document: what is served, and how each stage of its last run went."""
+    view = ask(lambda desk: desk.document(source, key))
+    if json_:
+        output.document(view)
+        return
+    live = view.live
+    output.fields(
+        (
+            ("document", view.doc_key),
+            ("served", "yes" if live else "no"),
+            ("title", live.title if live else None),
+            ("address", live.uri if live else None),
+            ("served since", live.from_seq if live else None),
+            ("version", live.source_version if live else None),
+            ("content hash", live.content_hash if live else None),
+            ("media type", live.media_type if live else None),
+            ("parser", live.parser if live else None),
+            ("bytes", live.size if live else None),
+            ("chunks", live.chunks if live else None),
+            ("change pending", view.status.pending if view.status else None),
+            ("last run", view.status.last_seq if view.status else None),
+        )
+    )
+    output.say()
+    output.table(
+        ("stage", "status", "attempt", "seconds", "error", "message", "tried again"),
+        (
+            (
+                outcome.stage.value,
+                outcome.status.value,
+                outcome.attempt,
+                f"{outcome.seconds:.2f}",
+                outcome.error,
+                outcome.message,
+                outcome.retryable if outcome.error else None,
+            )
+            for outcome in view.outcomes
+        ),
+        empty="no run has worked on it",
+    )
+
+
+async def _all(desk: "Desk", source: str, *, failed: bool) -> list["DocumentStatus"]:
+    found: list[DocumentStatus] = []
+    after = ""
+    while True:
+        page = await desk.documents(source, after, PAGE)
+        found += [status for status in page if status.error is not None or not failed]
+        if len(page) < PAGE:
+            return found
+        after = page[-1].doc_key

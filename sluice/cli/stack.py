@@ -1,0 +1,37 @@
+"""`sluice up`, `worker` and `demo`: the processes themselves."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import typer
+
+from sluice.cli import output
+from sluice.cli.options import Json
+
+if TYPE_CHECKING:
+    from sluice.stack import Stack
+
+
+def up(json_: Json = False) -> None:
+    """Run the local stack until Ctrl-C: Temporal, workers, bridge and API on one state folder."""
+    from sluice.settings import load_settings  # noqa: PLC0415
+    from sluice.stack import run_up  # noqa: PLC0415
+
+    settings = load_settings()
+
+    def announce(stack: "Stack") -> None:
+        addresses = {"api": stack.access.address, "temporal": stack.temporal_address}
+        if json_:
+            output.lines([{**addresses, "state": str(settings.state.absolute())}])
+        else:
+            output.fields(
+                (*addresses.items(), ("state", settings.state.absolute()), ("stop with", "Ctrl-C"))
+            )
+        output.flush()
+
+    asyncio.run(run_up(settings, announce))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(up)

@@ -1,0 +1,202 @@
+"""The state folder of the embedded stack: its layout, its lock, and the key of its API."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from contracts.errors import ConfigurationError, SluiceError, StoreUnavailable
+from sluice.processes import PidFiles
+
+KEY_BYTES: Final = 32
+_OWNER_ONLY: Final = 0o600
+_OWNER_FOLDER: Final = 0o700
+
+
+class StateLocked(StoreUnavailable):
+    """Another process holds the state folder."""
+
+
+@dataclass(frozen=True)
+class ApiAccess:
+    """Where the API of this state folder answers (None: no stack runs), and its key."""
+
+    key: str
+    address: str | None = None  # http://host:port
+
+
+class StateFolder:
+    """Everything that the embedded stack keeps is below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    @property
+    def catalog(self) -> Path:
+        """SQLite database of the catalog."""
+        return self.root / "catalog.sqlite"
+
+    @property
+    def objects(self) -> Path:
+        """Folder of the object store."""
+        return self.root / "objects"
+
+    @property
+    def vectors(self) -> Path:
+        """Folder of the vector index."""
+        return self.root / "vectors"
+
+    @property
+    def keywords(self) -> Path:
+        """SQLite database of the keyword index."""
+        return self.root / "keywords.sqlite"
+
+    @property
+    def scratch(self) -> Path:
+        """Folder for contents on their way to the parser."""
+        return self.root / "scratch"
+
+    @property
+    def temporal_database(self) -> Path:
+        """Database of Temporal's development server."""
+        return self.root / "temporal.sqlite"
+
+    @property
+    def temporal_log(self) -> Path:
+        """What Temporal's development server says."""
+        return self.root / "temporal.log"
+
+    @property
+    def temporal_port(self) -> Path:
+        """The port that Temporal's development server had last."""
+        return self.root / "temporal.port"
+
+    @property
+    def pids(self) -> PidFiles:
+        """Our child processes."""
+        return PidFiles(self.root / "pids")
+
+    @property
+    def _api(self) -> Path:
+        return self.root / "api.json"
+
+    def prepare(self) -> None:
+        """Make the folders.
+
+        Raises:
+            ConfigurationError: the place can't be written.
+            StoreUnavailable: the disk is full.
+        """
+        with self._explained():
+            self.root.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
+            for folder in (self.objects, self.vectors, self.scratch, self.root / "pids"):
+                folder.mkdir(exist_ok=True)
+            probe = self.root / f".probe-{os.getpid()}"
+            probe.write_bytes(b"\0")
+            probe.unlink()
+
+    @contextmanager
+    def lock(self, role: str) -> Iterator[None]:
+        """Hold the folder, alone. The kernel lets go of it when the process ends, however it ends.
+
+        Args:
+            role: what we do, for the sentence that others see: `sluice up`.
+
+        Raises:
+            StateLocked: another process holds it.
+        """
+        self.prepare()
+        with self._explained():
+            handle = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
+        try:
+            self._take(handle, role)
+            yield
+        finally:
+            os.close(handle)
+
+    def access(self) -> ApiAccess:
+        """Address and key of the API; the key is made at the first call."""
+        known = self.known_access()
+        if known is None:
+            known = ApiAccess(key=secrets.token_urlsafe(KEY_BYTES))
+            self._write_access(known)
+        return known
+
+    def known_access(self) -> ApiAccess | None:
+        """Address and key, if there are any."""
+        try:
+            fields = json.loads(self._api.read_text())
+            return ApiAccess(key=str(fields["key"]), address=fields.get("address"))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{self._api} is damaged: delete it, and the next start makes a new key"
+            ) from error
+        except OSError as error:
+            raise ConfigurationError(f"{self._api} can't be read: {error.strerror}") from error
+
+    @contextmanager
+    def announced(self, address: str) -> Iterator[ApiAccess]:
+        """Tell other processes where the API answers, for as long as it does."""
+        access = ApiAccess(key=self.access().key, address=address)
+        self._write_access(access)
+        try:
+            yield access
+        finally:
+            self._write_access(ApiAccess(key=access.key))
+
+    def _write_access(self, access: ApiAccess) -> None:
+        temporary = self._api.with_suffix(f".{os.getpid()}")
+        with self._explained():
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
+            with os.fdopen(handle, "w") as file:
+                json.dump(asdict(access), file)
+            temporary.replace(self._api)
+
+    def _take(self, handle: int, role: str) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "unknown"
+            raise StateLocked(
+                f"the state folder {self.root} is in use by process {holder}: "
+                "end it, or name another folder with SLUICE_STATE"
+            ) from error
+        with self._explained():
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()} ({role})".encode(), 0)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._sentence(error) from error
+
+    def _sentence(self, error: OSError) -> SluiceError:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return StoreUnavailable(
+                f"the disk of the state folder {self.root} is full: make room, or name another "
+                "folder with SLUICE_STATE"
+            )
+        return ConfigurationError(
+            f"the state folder {self.root} can't be written ({error.strerror}): "
+            "name another with SLUICE_STATE"
+        )
+
+
+def free_space(folder: Path) -> int | None:
+    """Bytes that are free at the folder or its nearest existing parent."""
+    for place in (folder, *folder.parents):
+        with contextlib.suppress(OSError):
+            figures = os.statvfs(place)
+            return figures.f_bavail * figures.f_frsize
+    return None

@@ -1,0 +1,112 @@
+"""The database under the catalog: connections, transactions, and errors in our words."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, StaticPool, Table, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DatabaseError, InterfaceError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from contracts.errors import StoreUnavailable
+
+Item = TypeVar("Item")
+
+IN_LIST: Final = 500  # values in one IN list
+BUSY_TIMEOUT_MS: Final = 10_000  # SQLite waits so long for another process's lock
+
+Insert = sqlite.Insert | postgresql.Insert
+
+
+def slices(items: Sequence[Item], size: int = IN_LIST) -> Iterator[Sequence[Item]]:
+    """The items in pieces that fit into one statement."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+class Database:
+    """One engine. Reads are snapshots; writes are serial, each one transaction.
+
+    Args:
+        url: an SQLAlchemy URL with an async driver: `sqlite+aiosqlite:///path`, or
+            `sqlite+aiosqlite://` for a private database in memory.
+    """
+
+    def __init__(self, url: str) -> None:
+        in_memory = url == "sqlite+aiosqlite://"
+        options: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {"pool_size": 8}
+        self.engine: AsyncEngine = create_async_engine(url, **options)
+        self._writing = asyncio.Lock()
+        # In memory there is one connection, so a read can't overlap a write.
+        self._reading = self._writing if in_memory else None
+        if self.engine.dialect.name == "sqlite":
+            event.listen(self.engine.sync_engine, "connect", _configure_sqlite)
+            event.listen(self.engine.sync_engine, "begin", _begin_sqlite)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A snapshot."""
+        if self._reading is None:
+            async with self._transaction(write=False) as connection:
+                yield connection
+            return
+        async with self._reading, self._transaction(write=False) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction, committed at the end of the body, rolled back on an error."""
+        async with self._writing, self._transaction(write=True) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self, *, write: bool) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self.engine.connect() as plain:
+                connection = await plain.execution_options(sluice_write=write)
+                async with connection.begin():
+                    yield connection
+        except (DatabaseError, InterfaceError) as error:
+            raise StoreUnavailable(_sentence(error)) from error
+        except SQLAlchemyError as error:
+            raise StoreUnavailable(f"the catalog failed: {error}") from error
+
+    def insert(self, table: Table) -> Insert:
+        """An insert that knows conflicts, in the words of this dialect."""
+        if self.engine.dialect.name == "sqlite":
+            return sqlite.insert(table)
+        return postgresql.insert(table)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.engine.dispose()
+
+
+def _sentence(error: DatabaseError | InterfaceError) -> str:
+    return (
+        f"the catalog's database failed ({error.orig}): see that its disk has room, that it can be "
+        "written, and that no other process holds it"
+    )
+
+
+def _configure_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    # The driver's own transaction handling would begin late and as a reader.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
+        "cache_size=-32000",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("sluice_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

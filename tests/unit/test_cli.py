@@ -1,0 +1,357 @@
+"""The command line: what it prints, how it ends, and what it says when it can't."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from contracts.activities import Command, CommandResult
+from contracts.documents import Located, PackAddress
+from contracts.errors import NotReachable, RollbackRefused, UnknownSource
+from contracts.runs import (
+    DocumentOutcome,
+    DocumentStatus,
+    OutcomeStatus,
+    RunRecord,
+    RunState,
+    Stage,
+)
+from contracts.search import SearchAnswer, SearchHit, SearchQuestion
+from contracts.sources import SourceConfig
+from contracts.visibility import LivePointer
+from sluice.cli import desk as desk_module
+from sluice.cli.main import run_command
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+SLUICE = Path(sys.executable).with_name("sluice")
+
+
+class ScriptedDesk:
+    """A desk with one source of two documents, that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.added: list[SourceConfig] = []
+        self.commands: list[Command] = []
+        self.questions: list[SearchQuestion] = []
+
+    async def sources(self) -> list[SourceView]:
+        return [view()]
+
+    async def add(self, config: SourceConfig, actor: str) -> AddedSource:
+        self.added.append(config)
+        return AddedSource(source=view(), crawling=False)
+
+    async def show(self, source_id: str) -> SourceView:
+        if source_id != "docs":
+            raise UnknownSource(f"no source is named {source_id}: `sluice source list`")
+        return view()
+
+    async def command(self, source_id: str, command: Command) -> CommandResult:
+        self.commands.append(command)
+        if command.verb == "pause":
+            raise NotReachable("start the stack with `sluice up`")
+        if command.to_seq == 99:
+            raise RollbackRefused("99 is not retained")
+        return CommandResult(ok=True, message="done", seq=3)
+
+    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+        return [await self.run(source_id, 4)]
+
+    async def run(self, source_id: str, seq: int) -> RunRecord:
+        return RunRecord(
+            source_id=source_id,
+            seq=seq,
+            run_id=f"docs.{seq}",
+            generation=1,
+            base_seq=seq - 1,
+            state=RunState.PROMOTED,
+            cause="crawl",
+            started_at=NOON,
+        )
+
+    async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
+        return [
+            DocumentOutcome(
+                doc_key="b\n.pdf",
+                stage=Stage.PARSE,
+                status=OutcomeStatus.FAILED,
+                error="CorruptDocument",
+                message="it is damaged",
+            )
+        ]
+
+    async def documents(
+        self, source_id: str, after: str = "", limit: int = 1_000
+    ) -> list[DocumentStatus]:
+        return [
+            DocumentStatus(doc_key="a.md", live_from_seq=1, chunks=2),
+            DocumentStatus(doc_key="b.pdf", error="CorruptDocument", message="it is damaged"),
+        ]
+
+    async def document(self, source_id: str, doc_key: str) -> DocumentView:
+        outcomes = await self.outcomes(source_id, 4)
+        return DocumentView(source_id=source_id, doc_key=doc_key, outcomes=tuple(outcomes))
+
+    async def search(self, question: SearchQuestion) -> SearchAnswer:
+        self.questions.append(question)
+        located = Located(
+            chunk_id="c",
+            source_id="docs",
+            doc_key="a.md",
+            run_id="docs.4",
+            from_seq=1,
+            text_hash="h",
+            prefix_length=0,
+            address=PackAddress(pack="p", offset=0, length=1),
+            page_start=2,
+            page_end=3,
+        )
+        return SearchAnswer(
+            hits=(SearchHit(score=0.5, text="the sluice opens", chunk=located),), pinned={"docs": 4}
+        )
+
+    async def parked(self) -> list[ParkedMessage]:
+        return [
+            ParkedMessage(id="1", reason="no decoder", original="{"),
+            ParkedMessage(id="2", reason="no key", original="{}"),
+        ]
+
+    async def status(self) -> StackStatus:
+        return StackStatus(running=True)
+
+
+def view() -> SourceView:
+    return SourceView(
+        config=SourceConfig(source_id="docs", kind="folder", container="/data", prefix="in/"),
+        revision=1,
+        created_at=NOON,
+        pointer=LivePointer(source_id="docs", seq=4),
+        documents=1,
+        chunks=2,
+    )
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDesk:
+    scripted = ScriptedDesk()
+
+    @asynccontextmanager
+    async def open_desk(_settings: object) -> AsyncIterator[ScriptedDesk]:
+        yield scripted
+
+    monkeypatch.setattr(desk_module, "open_desk", open_desk)
+    monkeypatch.chdir(tmp_path)
+    return scripted
+
+
+def program(
+    *arguments: str, folder: Path, stdin: bytes | None = None, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the installed program in a folder."""
+    environment = {name: value for name, value in os.environ.items() if "SLUICE" not in name}
+    return subprocess.run(
+        [SLUICE, *arguments],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**environment, **variables},
+    )
+
+
+READS: Sequence[tuple[str, ...]] = (
+    ("source", "list"),
+    ("source", "show", "docs"),
+    ("run", "list", "docs"),
+    ("run", "show", "docs"),
+    ("run", "show", "docs", "4"),
+    ("document", "list", "docs"),
+    ("document", "show", "docs", "b.pdf"),
+    ("search", "sluice", "--source", "docs"),
+    ("event", "parked"),
+    ("rollback", "docs", "--to", "3"),
+    ("source", "crawl", "docs"),
+    ("source", "resume", "docs"),
+    ("source", "remove", "docs"),
+)
+
+
+@pytest.mark.parametrize("arguments", READS, ids=" ".join)
+def test_every_answer_has_a_form_for_people_and_one_for_programs(
+    arguments: tuple[str, ...], desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command ends with 0 and prints text, or with --json one document or one line a record."""
+    assert run_command(arguments) == 0
+    text = capsys.readouterr()
+    assert text.out.strip()
+    assert text.err == ""
+    assert run_command([*arguments, "--json"]) == 0
+    printed = capsys.readouterr().out
+    try:
+        json.loads(printed)
+    except json.JSONDecodeError:
+        assert all(json.loads(line) for line in printed.splitlines())
+
+
+def test_a_source_is_added_as_it_was_described(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each option of `source add` arrives in the configuration."""
+    status = run_command(
+        (
+            *("source", "add", "docs", "--kind", "s3", "--bucket", "b", "--prefix", "in/"),
+            *("--endpoint-url", "http://127.0.0.1:9000", "--region", "eu-central-1"),
+            *("--queue-url", "http://127.0.0.1:9000/q", "--gate", "manual", "--quiet-period", "1"),
+            *("--max-delay", "5", "--include", "*.md", "--exclude", "*.tmp", "--exclude", "x"),
+            *("--tenant", "acme"),
+        )
+    )
+    assert status == 0
+    assert "it is crawled when `sluice up` runs" in capsys.readouterr().out
+    config = desk.added[0]
+    assert (config.kind, config.container, config.prefix) == ("s3", "b", "in/")
+    assert config.options == {
+        "endpoint_url": "http://127.0.0.1:9000",
+        "region": "eu-central-1",
+        "queue_url": "http://127.0.0.1:9000/q",
+    }
+    assert (config.gate.value, config.quiet_period, config.max_delay) == ("manual", 1.0, 5.0)
+    assert (config.include, config.exclude, config.tenant) == (("*.md",), ("*.tmp", "x"), "acme")
+
+
+def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) -> None:
+    """A folder source means the same from wherever it is asked about."""
+    assert run_command(("source", "add", "docs", "--root", "in")) == 0
+    assert desk.added[0].container == str(tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (("source", "show", "nope"), 2, "no source is named nope"),
+        (("source", "pause", "docs"), 3, "start the stack"),
+        (("rollback", "docs", "--to", "99"), 1, "99 is not retained"),
+        (("source", "add", "Bad Name", "--root", "x"), 2, "no name for a source"),
+        (("source", "add", "docs"), 2, "give --root"),
+        (("source", "add", "docs", "--kind", "s3"), 2, "give --bucket"),
+        (("source", "add", "docs", "--root", "x", "--gate", "maybe"), 2, "maybe"),
+        (("source", "frobnicate"), 2, "frobnicate"),
+        (("frobnicate",), 2, "frobnicate"),
+        ((), 2, "--help"),
+        (("search", "q"), 2, "--source"),
+        (("search", "q", "-s", "a", "-s", "b", "--at", "1"), 2, "exactly one"),
+        (("run", "show", "docs", "0"), 2, "0"),
+    ],
+)
+def test_errors_are_one_sentence_and_a_status(
+    arguments: tuple[str, ...],
+    status: int,
+    sentence: str,
+    desk: ScriptedDesk,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """1 is failed work, 2 wrong use, 3 not reachable; stderr has one line, stdout nothing."""
+    assert run_command(arguments) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert sentence in printed.err
+    assert run_command([*arguments, "--json"]) == status
+    error = json.loads(capsys.readouterr().err)
+    assert set(error) == {"error", "message"}
+    assert sentence in error["message"]
+
+
+def test_an_unforeseen_error_has_no_traceback_unless_asked(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect of ours is one sentence too; SLUICE_DEBUG=1 shows the rest."""
+
+    async def broken() -> list[SourceView]:
+        raise ZeroDivisionError("so it goes")
+
+    monkeypatch.setattr(desk, "sources", broken)
+    assert run_command(("source", "list")) == 1
+    assert "Traceback" not in capsys.readouterr().err
+    monkeypatch.setenv("SLUICE_DEBUG", "1")
+    assert run_command(("source", "list")) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_interrupting_ends_with_130(desk: ScriptedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is no error and no traceback."""
+
+    async def interrupted() -> list[SourceView]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(desk, "sources", interrupted)
+    assert run_command(("source", "list")) == 130
+
+
+def test_failed_documents_are_listed_alone(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--failed leaves out what is well."""
+    assert run_command(("document", "list", "docs", "--failed", "--json")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["doc_key"] for line in lines] == ["b.pdf"]
+
+
+def test_parked_messages_are_chosen_by_reason(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--reason leaves out the others."""
+    assert run_command(("event", "parked", "--reason", "no key", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "2"
+
+
+def test_a_strange_key_breaks_no_table(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line feed in a key is shown, not obeyed."""
+    assert run_command(("run", "show", "docs")) == 0
+    assert "b\\n.pdf" in capsys.readouterr().out
+
+
+def test_search_says_where_and_at_which_sequence(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hit has document and pages; the answer has the sequence that it was read at."""
+    assert run_command(("search", "q", "-s", "docs", "--at", "4", "-k", "7")) == 0
+    text = capsys.readouterr().out
+    assert "docs: a.md, pages 2 to 3" in text
+    assert "read: docs at 4" in text
+    assert (desk.questions[0].at, desk.questions[0].limit) == (4, 7)
+
+
+def test_help_is_quick(tmp_path: Path) -> None:
+    """Asking for help loads no engine, no client and no model."""
+    names = "temporalio", "pydantic", "sqlalchemy", "numpy", "fastapi", "wordllama", "httpx"
+    code = (
+        "import sys; from sluice.cli.main import run_command; status = run_command(['--help']);"
+        f"sys.exit(status or ', '.join(name for name in {names!r} if name in sys.modules))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert answer.stderr == b""
+    assert answer.returncode == 0
+    assert b"source" in answer.stdout
+
+
+def test_wrong_settings_end_with_2(tmp_path: Path) -> None:
+    """A wrong setting is one sentence on stderr."""
+    answer = program("source", "list", folder=tmp_path, SLUICE_WINDOW="many")
+    assert answer.returncode == 2
+    assert answer.stdout == b""
+    assert b"SLUICE_WINDOW" in answer.stderr
+    assert answer.stderr.count(b"\n") == 1

@@ -1,0 +1,446 @@
+"""The API and its client, on ports in memory: what goes in at one end comes out at the other."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from console.api import create_app
+from console.client import ApiClient
+from console.desk import Desk
+from console.local_desk import LocalDesk, _just_before
+from console.problems import Problem, error_class
+from console.services import Services
+from console.views import ParkedMessage
+from contracts.activities import Command, CommandResult
+from contracts.documents import DocumentVersion
+from contracts.errors import (
+    AccessRefused,
+    ConfigurationError,
+    NotReachable,
+    RollbackRefused,
+    SluiceError,
+    SourceUnavailable,
+    UnknownDocument,
+    UnknownKind,
+    UnknownRun,
+    UnknownSource,
+)
+from contracts.events import ChangeSignal
+from contracts.ids import OPEN_SEQ
+from contracts.runs import (
+    AuditEntry,
+    DocumentOutcome,
+    DocumentStatus,
+    OutcomeStatus,
+    RunRecord,
+    RunState,
+    Stage,
+)
+from contracts.search import SearchAnswer, SearchQuestion
+from contracts.sources import SourceConfig, SourceRecord
+from contracts.visibility import LivePointer, View
+
+KEY = "a key"
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+
+
+class Books:
+    """As much of a catalog as the desk reads: one promoted run of two documents."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, SourceRecord] = {}
+        self.audit: list[AuditEntry] = []
+        self.pending_keys = self
+
+    async def put_source(self, config: SourceConfig, actor: str) -> SourceRecord:
+        known = self.records.get(config.source_id)
+        record = SourceRecord(
+            config=config, revision=known.revision + 1 if known else 1, created_at=NOON
+        )
+        self.records[config.source_id] = record
+        return record
+
+    async def source(self, source_id: str) -> SourceRecord:
+        if source_id not in self.records:
+            raise UnknownSource(f"no source {source_id}")
+        return self.records[source_id]
+
+    async def sources(self) -> list[SourceRecord]:
+        return [self.records[name] for name in sorted(self.records)]
+
+    async def pointers(self, source_ids: Collection[str]) -> dict[str, LivePointer]:
+        return {name: LivePointer(source_id=name, seq=1, run_id=f"{name}.1") for name in source_ids}
+
+    async def counts(self, view: View) -> tuple[int, int]:
+        return 1, 3
+
+    async def pending(self, source_id: str) -> int:
+        return 2
+
+    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+        return [run_record(source_id)][:limit]
+
+    async def run(self, source_id: str, seq: int) -> RunRecord | None:
+        return run_record(source_id) if seq == 1 else None
+
+    async def outcomes(
+        self, source_id: str, seq: int, stage: Stage | None = None, doc_keys: Collection[str] = ()
+    ) -> list[DocumentOutcome]:
+        return [outcome() for key in doc_keys or ["b"] if key == "b"]
+
+    async def statuses(
+        self, source_id: str, after: str = "", limit: int = 1_000
+    ) -> list[DocumentStatus]:
+        lines = (DocumentStatus(doc_key="a"), DocumentStatus(doc_key="b", last_seq=1))
+        return [line for line in lines if line.doc_key > after][:limit]
+
+    async def versions(self, view: View, doc_keys: Collection[str]) -> dict[str, DocumentVersion]:
+        return {
+            key: DocumentVersion(
+                doc_key=key,
+                from_seq=1,
+                to_seq=OPEN_SEQ,
+                source_version="v",
+                content_hash="c",
+                fingerprint="f",
+            )
+            for key in doc_keys
+            if key == "a"
+        }
+
+    async def append(self, entry: AuditEntry) -> None:
+        self.audit.append(entry)
+
+
+class Place:
+    """A source kind whose containers are readable, but for `refused`."""
+
+    def validate(self, config: SourceConfig) -> SourceConfig:
+        if config.container == "nowhere":
+            raise ConfigurationError("nowhere is no place")
+        return config
+
+    def open(self, config: SourceConfig) -> "Place":
+        self.container = config.container
+        return self
+
+    async def check(self) -> None:
+        if self.container == "refused":
+            raise AccessRefused("the bucket refuses us: see its policy")
+        if self.container == "silent":
+            raise SourceUnavailable("the bucket does not answer")
+
+    async def close(self) -> None:
+        pass
+
+
+class Coordinators:
+    """What was asked of Temporal."""
+
+    def __init__(self, answer: CommandResult | None = None) -> None:
+        self.answer = answer or CommandResult(ok=True, message="done")
+        self.signals: list[tuple[str, ChangeSignal]] = []
+        self.commands: list[tuple[str, Command]] = []
+
+    async def signal_changed(self, source_id: str, signal: ChangeSignal) -> None:
+        self.signals.append((source_id, signal))
+
+    async def command(self, source_id: str, command: Command) -> CommandResult:
+        self.commands.append((source_id, command))
+        return self.answer
+
+
+class Echo:
+    """A search that answers with what it was asked."""
+
+    async def ask(self, question: SearchQuestion) -> SearchAnswer:
+        return SearchAnswer(pinned=dict.fromkeys(question.sources, question.at or 1))
+
+
+def run_record(source_id: str) -> RunRecord:
+    return RunRecord(
+        source_id=source_id,
+        seq=1,
+        run_id=f"{source_id}.1",
+        generation=1,
+        base_seq=0,
+        state=RunState.PROMOTED,
+        cause="crawl",
+        started_at=NOON,
+    )
+
+
+def outcome() -> DocumentOutcome:
+    return DocumentOutcome(
+        doc_key="b", stage=Stage.PARSE, status=OutcomeStatus.FAILED, error="CorruptDocument"
+    )
+
+
+def config(container: str = "here", source_id: str = "docs") -> SourceConfig:
+    return SourceConfig(source_id=source_id, kind="place", container=container)
+
+
+def kind(name: str) -> Place:
+    if name != "place":
+        raise UnknownKind(f"no kind {name}")
+    return Place()
+
+
+async def parked() -> list[ParkedMessage]:
+    return [ParkedMessage(id="1", reason="no decoder", original="{")]
+
+
+def services(coordinators: Coordinators | None = None, books: Books | None = None) -> Services:
+    return Services(
+        catalog=books or Books(),  # type: ignore[arg-type]  # only what the desk reads
+        search=Echo(),
+        kind=kind,  # type: ignore[arg-type]  # it is its own source
+        key=KEY,
+        orchestrator=coordinators,  # type: ignore[arg-type]  # only what the desk asks
+        parked=parked,
+        bridge_status=lambda: {"taken": 7},
+        versions={"sluice": "0"},
+    )
+
+
+@asynccontextmanager
+async def client(given: Services, key: str = KEY) -> AsyncIterator[ApiClient]:
+    transport = httpx.ASGITransport(create_app(given), raise_app_exceptions=False)
+    async with ApiClient("http://stack", key, transport) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def desk(how: str, given: Services) -> AsyncIterator[Desk]:
+    if how == "direct":
+        yield LocalDesk(given)
+        return
+    async with client(given) as opened:
+        yield opened
+
+
+both_ways = pytest.mark.parametrize("how", ["direct", "over HTTP"])
+
+
+@both_ways
+async def test_an_added_source_is_stored_audited_and_crawled(how: str) -> None:
+    """Adding checks the place, keeps the source, leaves a trace and asks for a crawl."""
+    coordinators, books = Coordinators(), Books()
+    async with desk(how, services(coordinators, books)) as opened:
+        added = await opened.add(config(), "ann")
+    assert added.crawling
+    assert added.source.config == config()
+    assert [(entry.action, entry.actor) for entry in books.audit] == [("add", "ann")]
+    assert coordinators.signals == [("docs", ChangeSignal(crawl=True))]
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("container", "error"),
+    [
+        ("refused", AccessRefused),
+        ("silent", SourceUnavailable),
+        ("nowhere", ConfigurationError),
+    ],
+)
+async def test_an_unreadable_place_is_not_stored(
+    how: str, container: str, error: type[SluiceError]
+) -> None:
+    """The error of the check reaches the caller as it was, and nothing is kept."""
+    books = Books()
+    async with desk(how, services(Coordinators(), books)) as opened:
+        with pytest.raises(error) as caught:
+            await opened.add(config(container), "ann")
+    assert type(caught.value) is error
+    assert books.records == {}
+
+
+@both_ways
+async def test_a_source_does_not_move(how: str) -> None:
+    """New settings replace old ones; another place under the same name is refused."""
+    async with desk(how, services(Coordinators())) as opened:
+        await opened.add(config(), "ann")
+        again = await opened.add(config().model_copy(update={"max_delay": 5.0}), "ann")
+        assert again.source.revision == 2
+        with pytest.raises(ConfigurationError, match="take another name"):
+            await opened.add(config("elsewhere"), "ann")
+
+
+async def test_without_a_stack_a_source_is_stored_and_waits() -> None:
+    """Adding needs no Temporal; a command does, and says how to get it."""
+    opened = LocalDesk(services())
+    added = await opened.add(config(), "ann")
+    assert not added.crawling
+    with pytest.raises(NotReachable, match="start the stack with `sluice up`"):
+        await opened.command("docs", Command(verb="pause"))
+
+
+@both_ways
+async def test_a_source_shows_what_readers_see(how: str) -> None:
+    """Pointer, figures, pending keys and the last run are in one answer."""
+    async with desk(how, services(Coordinators())) as opened:
+        await opened.add(config(), "ann")
+        view = await opened.show("docs")
+        assert await opened.sources() == [view]
+    assert (view.pointer.seq, view.documents, view.chunks, view.pending) == (1, 1, 3, 2)
+    assert view.last_run == run_record("docs")
+
+
+@both_ways
+async def test_a_command_reaches_the_coordinator(how: str) -> None:
+    """A command arrives with all its arguments, and its answer comes back."""
+    coordinators = Coordinators()
+    command = Command(verb="rollback", actor="ann", reason="bad", to_seq=3)
+    async with desk(how, services(coordinators)) as opened:
+        await opened.add(config(), "ann")
+        assert await opened.command("docs", command) == coordinators.answer
+    assert coordinators.commands == [("docs", command)]
+
+
+@both_ways
+async def test_a_refused_command_is_raised_as_its_class(how: str) -> None:
+    """A refusal by the coordinator is an error of the tree at the caller's side."""
+    refusal = CommandResult(ok=False, message="not retained", error="RollbackRefused")
+    async with desk(how, services(Coordinators(refusal))) as opened:
+        await opened.add(config(), "ann")
+        with pytest.raises(RollbackRefused, match="not retained"):
+            await opened.command("docs", Command(verb="rollback"))
+
+
+@both_ways
+async def test_what_is_unknown_is_said_by_class(how: str) -> None:
+    """Unknown sources, runs and documents have an error each."""
+    async with desk(how, services(Coordinators())) as opened:
+        with pytest.raises(UnknownSource):
+            await opened.show("docs")
+        with pytest.raises(UnknownSource):
+            await opened.search(SearchQuestion(text="x", sources=("docs",)))
+        await opened.add(config(), "ann")
+        with pytest.raises(UnknownRun):
+            await opened.outcomes("docs", 9)
+        with pytest.raises(UnknownDocument):
+            await opened.document("docs", "z")
+
+
+@both_ways
+async def test_documents_are_paged_and_shown(how: str) -> None:
+    """A page starts after a key; a document has its served version and its outcomes."""
+    async with desk(how, services(Coordinators())) as opened:
+        await opened.add(config(), "ann")
+        page = await opened.documents("docs", after="a", limit=1)
+        served, failed = await opened.document("docs", "a"), await opened.document("docs", "b")
+        assert await opened.runs("docs") == [run_record("docs")]
+        assert await opened.run("docs", 1) == run_record("docs")
+        assert await opened.outcomes("docs", 1) == [outcome()]
+    assert [line.doc_key for line in page] == ["b"]
+    assert served.live is not None
+    assert served.outcomes == ()
+    assert failed.live is None
+    assert failed.outcomes == (outcome(),)
+
+
+@both_ways
+async def test_search_status_and_parked_messages(how: str) -> None:
+    """The remaining questions pass through unchanged."""
+    async with desk(how, services(Coordinators())) as opened:
+        await opened.add(config(), "ann")
+        answer = await opened.search(SearchQuestion(text="x", sources=("docs",), at=4))
+        status = await opened.status()
+        assert await opened.parked() == await parked()
+    assert answer.pinned == {"docs": 4}
+    assert (status.running, status.bridge, status.sources) == (True, {"taken": 7}, 1)
+
+
+async def test_without_the_key_only_health_answers() -> None:
+    """A stranger learns that something lives here, and nothing else."""
+    async with client(services(), key="a guess") as opened:
+        with pytest.raises(ConfigurationError, match="key"):
+            await opened.sources()
+    transport = httpx.ASGITransport(create_app(services()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://stack") as http:
+        assert (await http.get("/healthz")).json() == {"status": "ok"}
+        refused = await http.get("/sources")
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert refused.headers["content-type"] == "application/problem+json"
+
+
+async def test_an_api_without_a_key_is_not_made() -> None:
+    """An empty key would let everybody in."""
+    given = services()
+    with pytest.raises(ConfigurationError, match="needs a key"):
+        create_app(Services(catalog=given.catalog, search=given.search, kind=given.kind))
+
+
+async def test_errors_are_problem_details() -> None:
+    """Wrong bodies, wrong paths and unforeseen failures are problems with a sentence each."""
+
+    class Broken(Echo):
+        async def ask(self, question: SearchQuestion) -> SearchAnswer:
+            raise ZeroDivisionError
+
+    given = services(Coordinators())
+    broken = Services(
+        catalog=given.catalog,
+        search=Broken(),
+        kind=kind,
+        key=KEY,  # type: ignore[arg-type]  # as above
+    )
+    await LocalDesk(broken).add(config(), "ann")
+    transport = httpx.ASGITransport(create_app(broken), raise_app_exceptions=False)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://stack", headers=headers
+    ) as http:
+        wrong = await http.post("/sources", json={"source_id": "NO", "kind": "place"})
+        lost = await http.get("/nothing")
+        failed = await http.post("/search", json={"text": "x", "sources": ["docs"]})
+        deleted = await http.delete("/sources/docs")
+    assert (wrong.status_code, wrong.json()["type"]) == (422, "ConfigurationError")
+    assert wrong.json()["detail"].startswith("source_id is wrong")
+    assert (lost.status_code, lost.json()["exit_status"]) == (404, 2)
+    assert (failed.status_code, failed.json()["type"]) == (500, "SluiceError")
+    assert (deleted.status_code, deleted.json()["type"]) == (503, "NotReachable")
+
+
+async def test_nobody_answering_says_how_to_start() -> None:
+    """A refused connection is one sentence with the way out."""
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    async with ApiClient("http://127.0.0.1:1", KEY, httpx.MockTransport(refuse)) as opened:
+        with pytest.raises(NotReachable, match="start it with `sluice up`"):
+            await opened.status()
+
+
+async def test_a_foreign_server_is_no_mystery() -> None:
+    """An answer that is no problem document is quoted."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(502, text="<h1>Bad gateway</h1>"))
+    async with ApiClient("http://stack", KEY, transport) as opened:
+        with pytest.raises(SluiceError, match="answered 502 and said '<h1>Bad gateway"):
+            await opened.status()
+
+
+def test_every_error_survives_the_wire() -> None:
+    """Each class of the tree comes back as itself with its sentence."""
+
+    def tree(root: type[SluiceError]) -> list[type[SluiceError]]:
+        return [root, *(each for child in root.__subclasses__() for each in tree(child))]
+
+    for each in tree(SluiceError):
+        problem = Problem.of(each("why"))
+        back = Problem.read(problem.model_dump_json().encode(), problem.status).error()
+        assert (type(back).__name__, str(back)) == (each.__name__, "why")
+    assert error_class("NoSuchClass") is SluiceError
+
+
+@pytest.mark.parametrize("key", ["a", "a/b c", "\ue000", "x\x00", "日本", "\U00010000"])
+def test_just_before_sorts_below_its_key(key: str) -> None:
+    """The text is below the key by UTF-8 bytes, and the key's own predecessors are below it."""
+    before = _just_before(key)
+    assert before.encode() < key.encode()
+    assert key[:-1].encode() <= before.encode()

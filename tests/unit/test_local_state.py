@@ -1,0 +1,214 @@
+"""The state folder, the proof of a process, and Temporal's development server."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from contracts.errors import ConfigurationError, NotReachable, StoreUnavailable
+from sluice.local import TemporalServer
+from sluice.processes import PidFiles, ProcessIdentity, dies_with_parent
+from sluice.state import StateFolder, StateLocked
+
+HOLD = """
+import sys
+from pathlib import Path
+from sluice.state import StateFolder
+with StateFolder(Path(sys.argv[1])).lock("a test"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    """A process that ends when it is told to."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "import time; print('', flush=True); time.sleep(600)"],
+        stdout=subprocess.PIPE,
+    )
+
+
+def pids(folder: Path) -> PidFiles:
+    folder.mkdir(exist_ok=True)
+    return PidFiles(folder)
+
+
+def test_a_second_process_is_told_who_holds_the_folder(tmp_path: Path) -> None:
+    """The lock excludes another process and names it; its death frees the folder."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(StateLocked, match=rf"process {holder.pid} \(a test\)"),
+            StateFolder(tmp_path).lock("another"),
+        ):
+            pass
+        holder.kill()
+        holder.wait()
+    with StateFolder(tmp_path).lock("another"):
+        pass
+
+
+def test_the_key_is_made_once_and_is_private(tmp_path: Path) -> None:
+    """The key of the API outlives restarts, and only its owner reads it."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    with state.announced("http://127.0.0.1:1") as first:
+        known = state.known_access()
+        assert known == first
+    after = state.known_access()
+    assert after is not None
+    assert (after.key, after.address) == (first.key, None)
+    assert state.access().key == first.key
+    mode = (tmp_path / "state" / "api.json").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_place_that_cannot_be_a_folder_is_one_sentence(tmp_path: Path) -> None:
+    """A file where the folder should be is refused with its name and the way out."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="SLUICE_STATE"):
+        StateFolder(tmp_path / "file" / "state").prepare()
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room left is said as such, and may be tried again."""
+
+    def full(*_args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StoreUnavailable, match="is full"):
+        StateFolder(tmp_path).prepare()
+
+
+def test_a_damaged_key_file_says_what_to_do(tmp_path: Path) -> None:
+    """A damaged api.json is refused by name."""
+    (tmp_path / "api.json").write_text("{")
+    with pytest.raises(ConfigurationError, match="delete it"):
+        StateFolder(tmp_path).known_access()
+
+
+def test_leftovers_that_are_ours_are_ended(tmp_path: Path) -> None:
+    """A living process whose pid, start and name are on file is ended, and its file goes."""
+    with sleeper() as process:
+        files = pids(tmp_path)
+        files.record("worker", process.pid)
+        assert files.end_leftovers() == ["worker"]
+        assert process.wait() == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reused_pid_is_left_alone(tmp_path: Path) -> None:
+    """A process that only has the pid of ours is none of ours."""
+    with sleeper() as process:
+        files = pids(tmp_path)
+        files.record("worker", process.pid)
+        path = tmp_path / "worker.pid"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "started": "1"}))
+        assert files.end_leftovers() == []
+        assert process.poll() is None
+        process.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_pid_file_proves_nothing(tmp_path: Path) -> None:
+    """What can't be read ends nobody."""
+    (tmp_path / "worker.pid").write_text("42")
+    assert PidFiles(tmp_path).end_leftovers() == []
+
+
+def test_the_portable_proof_agrees_on_what_lives() -> None:
+    """Where there is no /proc, `ps` tells a living process from none."""
+    own = ProcessIdentity._from_ps(os.getpid())
+    assert own is not None
+    assert own == ProcessIdentity._from_ps(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert ProcessIdentity._from_ps(process.pid) is None
+
+
+def test_a_child_dies_with_its_parent() -> None:
+    """A parent that is killed takes its children with it, where the kernel can do that."""
+    if sys.platform != "linux":
+        assert dies_with_parent() is None
+        return
+    program = (
+        "import subprocess, sys\n"
+        "from sluice.processes import dies_with_parent\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+        " preexec_fn=dies_with_parent())\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with parent:
+        assert parent.stdout is not None
+        child = ProcessIdentity.of(int(parent.stdout.readline()))
+        assert child is not None
+        # A pidfd is readable when the process has ended: no polling, no guessing.
+        handle = os.pidfd_open(child.pid)
+        parent.kill()
+    readable, _, _ = select.select([handle], [], [], 10)
+    os.close(handle)
+    assert readable
+
+
+async def test_a_killed_server_comes_back_with_what_it_had(tmp_path: Path) -> None:
+    """After kill -9 the next server opens the same file, on the same port, and knows the work."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    async with TemporalServer(state) as first:
+        client = await Client.connect(first.address)
+        await client.start_workflow("Anything", id="kept", task_queue="none")
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGKILL)
+        assert await first.wait() == -signal.SIGKILL
+        address = first.address
+    async with TemporalServer(state) as second:
+        assert second.address == address
+        client = await Client.connect(second.address)
+        kept = await client.get_workflow_handle("kept").describe()
+        assert kept.status is WorkflowExecutionStatus.RUNNING
+        pid = second.pid
+    assert pid is not None
+    assert ProcessIdentity.of(pid) is None
+    assert list((tmp_path / "state" / "pids").iterdir()) == []
+
+
+async def test_a_leftover_server_is_ended_before_the_next(tmp_path: Path) -> None:
+    """What a killed stack left running is found by its pid file, and its database is free again."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    orphan = TemporalServer(state)
+    await orphan.__aenter__()
+    ended = await asyncio.to_thread(state.pids.end_leftovers)
+    assert ended == ["temporal"]
+    async with TemporalServer(state) as server:
+        assert server.pid is not None
+    await orphan.stop()
+
+
+async def test_a_server_that_cannot_start_says_where_to_look(tmp_path: Path) -> None:
+    """A database that is none ends the server, and the sentence has its last line and its log."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    state.temporal_database.write_bytes(b"this is no database" * 100)
+    with pytest.raises(NotReachable, match=r"temporal\.log"):
+        async with TemporalServer(state):
+            pass
