@@ -1,0 +1,213 @@
+"""The kind `folder`: a directory tree on this machine."""
+
+import asyncio
+import mimetypes
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final, TypeVar
+
+import structlog
+
+from contracts.errors import (
+    AccessRefused,
+    ConfigurationError,
+    DocumentChanged,
+    DocumentGone,
+    SourceUnavailable,
+)
+from contracts.sources import DocumentStat, SourceConfig, StagedDocument
+from sources.content import ContentFile, check_size
+from sources.selection import check_options, is_unfinished, selects
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+PAGE: Final = 1_000  # documents
+BLOCK: Final = 1024 * 1024  # bytes read at once
+OPTIONS: Final = frozenset({"watch"})  # watch=no: nobody watches the folder, crawls find changes
+
+
+class FolderSource:
+    """A folder, opened. Symbolic links inside it are not followed."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._root = Path(config.container)
+
+    async def check(self) -> None:
+        """The root is there and can be read."""
+        await _in_thread(self._check_root)
+
+    def _check_root(self) -> None:
+        try:
+            with os.scandir(self._root):
+                return
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise SourceUnavailable(
+                f"the folder {self._root} isn't there: mount it, or correct --root"
+            ) from error
+        except PermissionError as error:
+            raise AccessRefused(
+                f"the folder {self._root} can't be read: give this user the right to"
+            ) from error
+
+    async def list_pages(self) -> AsyncGenerator[list[DocumentStat], None]:
+        """Every document, ascending by the bytes of its path; a root that vanished is an error,
+        never an empty listing."""
+        await self.check()
+        walk = self._walk()
+        while page := await _in_thread(lambda: self._page(walk)):
+            yield page
+        await self.check()
+
+    def _page(self, walk: Iterator[DocumentStat]) -> list[DocumentStat]:
+        page = []
+        for stat in walk:
+            page.append(stat)
+            if len(page) == PAGE:
+                break
+        return page
+
+    def _walk(self, below: str = "") -> Iterator[DocumentStat]:
+        """Depth first. A folder sorts as its name with a slash, as its files' paths do."""
+        try:
+            with os.scandir(self._root / below) as found:
+                entries = [(self._sort_key(entry), entry) for entry in found]
+        except FileNotFoundError:
+            return  # deleted while we walk; its documents are looked at one by one
+        except PermissionError as error:
+            raise AccessRefused(
+                f"the folder {self._root / below} can't be read: give this user the right to, "
+                "or exclude it"
+            ) from error
+        for _, entry in sorted(entries, key=lambda pair: pair[0]):
+            key = f"{below}{entry.name}"
+            if entry.is_symlink() or not _is_text(key):
+                continue
+            if entry.is_dir():
+                yield from self._walk(f"{key}/")
+            elif self._selects(key) and (stat := self._stat(key)) is not None:
+                yield stat
+
+    def _sort_key(self, entry: os.DirEntry[str]) -> bytes:
+        name = f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+        return os.fsencode(name)
+
+    def _selects(self, key: str) -> bool:
+        return selects(self._config, key) and not is_unfinished(key)
+
+    async def stat(self, doc_key: str) -> DocumentStat | None:
+        """What is there now. While the root is gone nothing is known to be deleted."""
+        stat = await _in_thread(lambda: self._stat(doc_key) if self._is_ours(doc_key) else None)
+        if stat is None:
+            await self.check()
+        return stat
+
+    def _is_ours(self, key: str) -> bool:
+        """A selected path below the root that leads through no link and no `..`."""
+        if not self._selects(key) or key.startswith("/") or ".." in key.split("/"):
+            return False
+        path = self._root
+        for name in key.split("/")[:-1]:
+            path /= name
+            if path.is_symlink():
+                return False
+        return True
+
+    def _stat(self, key: str) -> DocumentStat | None:
+        try:
+            status = (self._root / key).lstat()
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        except PermissionError as error:
+            raise AccessRefused(f"{self._root / key} can't be looked at") from error
+        return _document_stat(key, status) if S_ISREG(status.st_mode) else None
+
+    async def fetch(
+        self, doc_key: str, into: Path, *, source_version: str | None, max_bytes: int
+    ) -> StagedDocument:
+        """Copy the file; one that changes meanwhile is still being written."""
+        return await _in_thread(lambda: self._fetch(doc_key, into, source_version, max_bytes))
+
+    def _fetch(self, key: str, into: Path, wanted: str | None, max_bytes: int) -> StagedDocument:
+        path = self._root / key
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            self._check_root()
+            raise DocumentGone(f"{path} isn't there any more") from error
+        except OSError as error:
+            raise AccessRefused(f"{path} can't be read: {error.strerror}") from error
+        with os.fdopen(handle, "rb") as file, ContentFile(into, key, max_bytes) as content:
+            before = _document_stat(key, os.fstat(file.fileno()))
+            if wanted is not None and before.source_version != wanted:
+                raise DocumentChanged(f"{path} has changed since this run first fetched it")
+            check_size(key, before.size, max_bytes)
+            while block := file.read(BLOCK):
+                content.write(block)
+            after = _document_stat(key, os.fstat(file.fileno()))
+        if after != before or content.size != before.size:
+            raise DocumentChanged(f"{path} is still being written")
+        return StagedDocument(
+            doc_key=key,
+            source_version=before.source_version,
+            content_hash=content.content_hash,
+            size=content.size,
+            uri=path.as_uri(),
+            media_type=before.media_type,
+            modified_at=before.modified_at,
+        )
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class FolderKind:
+    """Validates and opens folders."""
+
+    def validate(self, config: SourceConfig) -> SourceConfig:
+        """The root as an absolute path without links."""
+        check_options(config, OPTIONS)
+        if not config.container:
+            raise ConfigurationError("a source of kind folder needs --root DIR")
+        root = Path(config.container).expanduser().resolve()
+        if not root.is_dir():
+            raise ConfigurationError(f"{root} is no folder: correct --root")
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise ConfigurationError(f"{root} can't be read: give this user the right to")
+        return config.model_copy(update={"container": str(root)})
+
+    def open(self, config: SourceConfig) -> FolderSource:
+        """Open a folder."""
+        return FolderSource(config)
+
+
+def _document_stat(key: str, status: os.stat_result) -> DocumentStat:
+    return DocumentStat(
+        doc_key=key,
+        source_version=f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}",
+        size=status.st_size,
+        modified_at=datetime.fromtimestamp(status.st_mtime, UTC),
+        media_type=mimetypes.guess_type(key)[0],
+    )
+
+
+def _is_text(key: str) -> bool:
+    """Whether the name is UTF-8; keys travel as text."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        log.warning("a name that isn't UTF-8 is left out", name=os.fsencode(key).hex())
+        return False
+    return True
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    return await asyncio.to_thread(work)
+
+
+KIND = FolderKind()
