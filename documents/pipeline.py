@@ -1,0 +1,52 @@
+"""From a content to its chunks: parse, clean, cut. Runs inside a child process."""
+
+from importlib.metadata import version
+
+from contracts.documents import ChunkedDocument
+from contracts.errors import EmptyDocument
+from contracts.ids import digest
+from documents import chunking, cleaning, tokens
+from documents.parsers import chains, rich, text
+from documents.parsers.parsed import Content
+
+BETWEEN_PAGES = "\n\n"
+
+
+def fingerprint() -> str:
+    """Over the version of every component, and whether characters can be recognized."""
+    return digest(
+        text.VERSION,
+        rich.VERSION,
+        version("xberg"),
+        "ocr" if rich.tessdata() else "no ocr",
+        cleaning.VERSION,
+        chunking.VERSION,
+        tokens.VERSION,
+    )
+
+
+def chunk(content: Content) -> ChunkedDocument:
+    """Parse, clean and cut.
+
+    Raises:
+        ParseError: the content can't become chunks.
+    """
+    parsed = chains.parser_for(content)(content)
+    pages, cleaned, offset = [], [], 0
+    for number, page in enumerate(parsed.pages, 1):
+        pages.append(chunking.Page(number, offset))
+        cleaned.append(cleaning.clean(page))
+        offset += len(cleaned[-1]) + len(BETWEEN_PAGES)
+    whole = BETWEEN_PAGES.join(cleaned)
+    found = chunking.chunks(whole, pages if parsed.numbered else ())
+    if not found:
+        raise EmptyDocument(f"{content.name} has no text")
+    return ChunkedDocument(
+        title=parsed.title,
+        media_type=parsed.media_type,
+        parser=parsed.parser,
+        pages=len(parsed.pages) if parsed.numbered else 0,
+        characters=len(whole),
+        chunks=tuple(found),
+        warnings=parsed.warnings,
+    )
