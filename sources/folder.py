@@ -18,9 +18,10 @@ from contracts.errors import (
     DocumentGone,
     SourceUnavailable,
 )
+from contracts.keys import is_unfinished
 from contracts.sources import DocumentStat, SourceConfig, StagedDocument
 from sources.content import ContentFile, check_size
-from sources.selection import check_options, is_unfinished, selects
+from sources.selection import check_options, selects
 
 log = structlog.get_logger(__name__)
 

@@ -25,6 +25,7 @@ from contracts.errors import (
     NotReachable,
     SourceUnavailable,
 )
+from contracts.keys import is_folder_object
 from contracts.sources import DocumentStat, SourceConfig, StagedDocument
 from sources.content import ContentFile, check_size
 from sources.selection import check_options, selects
@@ -98,9 +99,7 @@ class S3Source:
             token = {"ContinuationToken": answer["NextContinuationToken"]}
 
     def _selects(self, key: str, size: int) -> bool:
-        """A key that ends in a slash and has no content stands for a folder
-        (opensearch-project/data-prepper#3727)."""
-        return selects(self._config, key) and not (key.endswith("/") and size == 0)
+        return selects(self._config, key) and not is_folder_object(key, size)
 
     async def stat(self, doc_key: str) -> DocumentStat | None:
         """What is there now."""

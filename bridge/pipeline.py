@@ -1,0 +1,214 @@
+"""The bridge as a whole: consumers, decoder, router, batcher, dispatcher."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+from pydantic import BaseModel
+
+from bridge.batcher import Batcher
+from bridge.consumers import Consumer
+from bridge.consumers.folder import FolderConsumer
+from bridge.consumers.sqs import QueueAddress, SqsConsumer
+from bridge.decoders import decode
+from bridge.dispatcher import Dispatcher
+from bridge.limits import BridgeLimits
+from bridge.router import Router, SourceList
+from contracts.errors import SluiceError
+from contracts.events import Action, ChangeEvent, DirtyKey
+from contracts.ports import DeadLetters, ObjectStore, Orchestrator
+from contracts.sources import SourceConfig, SourceRecord
+
+log = structlog.get_logger(__name__)
+
+FIRST_RESTART: Final = 1.0  # seconds before a consumer that failed is started again, doubled
+LONGEST_RESTART: Final = 30.0  # seconds
+
+
+class BridgeStatus(BaseModel):
+    """Counts since the start, and what holds the bridge up."""
+
+    received: int = 0  # messages
+    delivered: int = 0  # events handed to a source
+    dropped: int = 0  # messages that change nothing
+    parked: int = 0  # messages that nobody understands
+    unrouted: int = 0  # events that concern no source
+    signals: int = 0
+    waiting: int = 0  # keys that wait for a signal
+    consumers: dict[str, str] = {}  # name to "running", or why not
+    held: str | None = None  # why signals don't go through now
+
+
+class Bridge:
+    """Runs a consumer for every queue and folder that a source names, as sources come and go."""
+
+    def __init__(
+        self,
+        *,
+        orchestrator: Orchestrator,
+        sources: SourceList,
+        dead_letters: DeadLetters,
+        objects: ObjectStore,
+        limits: BridgeLimits | None = None,
+    ) -> None:
+        self._limits = limits or BridgeLimits()
+        self._router = Router(sources)
+        self._dead_letters = dead_letters
+        self._dispatcher = Dispatcher(orchestrator, objects, self._limits)
+        self._batcher = Batcher(self._dispatcher.dispatch, self._limits.flush_interval)
+        self._stop = asyncio.Event()
+        self._running: dict[str, tuple[Consumer, asyncio.Task[None]]] = {}
+        self._counts = BridgeStatus()
+        self._states: dict[str, str] = {}
+
+    # --- running -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Consume until `stop`."""
+        try:
+            while not self._stop.is_set():
+                await self._reconcile()
+                try:
+                    await asyncio.wait_for(self._stop.wait(), self._limits.reconcile)
+                except TimeoutError:
+                    continue
+        finally:
+            await self._end(list(self._running))
+
+    async def stop(self) -> None:
+        """Take nothing new, finish what is in hand."""
+        self._stop.set()
+
+    def status(self) -> BridgeStatus:
+        """Figures of now."""
+        return self._counts.model_copy(
+            update={
+                "unrouted": self._router.unrouted,
+                "signals": self._dispatcher.signals,
+                "waiting": self._batcher.waiting,
+                "consumers": dict(self._states),
+                "held": self._dispatcher.held,
+            }
+        )
+
+    async def _reconcile(self) -> None:
+        """Start what a new source needs, stop what nobody needs any more."""
+        try:
+            wanted = _wanted(await self._router.sources())
+        except SluiceError as error:
+            log.warning("the sources can't be read", reason=str(error))
+            return
+        await self._end([name for name in self._running if name not in wanted])
+        for name, address in wanted.items():
+            if name not in self._running:
+                consumer = self._consumer(address)
+                self._running[name] = (
+                    consumer,
+                    asyncio.create_task(self._keep_running(name, address, consumer)),
+                )
+
+    def _consumer(self, address: QueueAddress | str) -> Consumer:
+        if isinstance(address, QueueAddress):
+            return SqsConsumer(address, self._limits)
+        return FolderConsumer(address)
+
+    async def _keep_running(
+        self, name: str, address: QueueAddress | str, consumer: Consumer
+    ) -> None:
+        """Start again what fails, later each time."""
+        wait = FIRST_RESTART
+        while True:
+            self._states[name] = "running"
+            started = time.monotonic()
+            try:
+                await consumer.run(self)
+            except SluiceError as error:
+                self._states[name] = str(error)
+                log.warning("a consumer failed", consumer=name, reason=str(error))
+            except Exception as error:
+                self._states[name] = repr(error)
+                log.exception("a consumer failed", consumer=name)
+            else:
+                return
+            if time.monotonic() - started > LONGEST_RESTART:
+                wait = FIRST_RESTART
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, LONGEST_RESTART)
+            consumer = self._consumer(address)
+            self._running[name] = (consumer, self._running[name][1])
+
+    async def _end(self, names: Sequence[str]) -> None:
+        ended = [(name, *self._running.pop(name)) for name in names]
+        for _, consumer, _ in ended:
+            await consumer.stop()
+        for name, _, task in ended:
+            self._states.pop(name, None)
+            done, _ = await asyncio.wait({task}, timeout=self._limits.drain + 1)
+            if not done:
+                task.cancel()
+        await asyncio.gather(*(task for _, _, task in ended), return_exceptions=True)
+
+    # --- the sink of every consumer ------------------------------------------------------------
+
+    async def take_message(self, body: bytes, attributes: Mapping[str, str]) -> None:
+        """Decode, and deliver, drop or park."""
+        self._counts.received += 1
+        decoded = decode(body)
+        if decoded.action is Action.DELIVER:
+            await self.take_events(decoded.events)
+            return
+        if decoded.action is Action.PARK:
+            reason = decoded.reason or "no reason given"
+            name = await self._dead_letters.park(reason, body, attributes)
+            self._counts.parked += 1
+            log.warning("a message was parked", id=name, reason=reason)
+            return
+        self._counts.dropped += 1
+        log.debug("a message was dropped", reason=decoded.reason)
+
+    async def take_events(self, events: Sequence[ChangeEvent]) -> None:
+        """Every source that an event concerns gets it; return when all have."""
+        now = time.time()
+        additions = []
+        for event in events:
+            for source_id in await self._router.route(event):
+                self._counts.delivered += 1
+                log.info("event", source=source_id, document=event.key, op=event.op.value)
+                key = DirtyKey(key=event.key, hinted_at=now)
+                additions.append(self._batcher.add(source_id, key))
+        results = await asyncio.gather(*additions, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def take_crawl(self, origin: str, container: str) -> None:
+        """Crawl every source of the container."""
+        for record in await self._router.sources():
+            config = record.config
+            if config.kind == origin and config.container == container:
+                await self._dispatcher.crawl(config.source_id)
+
+
+def _wanted(sources: Sequence[SourceRecord]) -> dict[str, QueueAddress | str]:
+    """Consumers by name: a queue is consumed once, however many sources it feeds."""
+    wanted: dict[str, QueueAddress | str] = {}
+    for record in sources:
+        config = record.config
+        if (address := _queue_of(config)) is not None:
+            wanted[address.url] = address
+        elif config.kind == "folder" and config.options.get("watch") != "no":
+            wanted[f"folder {config.container}"] = config.container
+    return wanted
+
+
+def _queue_of(config: SourceConfig) -> QueueAddress | None:
+    url = config.options.get("queue_url")
+    if url is None:
+        return None
+    return QueueAddress(
+        url=url,
+        endpoint_url=config.options.get("endpoint_url"),
+        region=config.options.get("region", "us-east-1"),
+    )

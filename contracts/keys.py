@@ -1,0 +1,26 @@
+"""Keys that are no documents in any source: marks that tools leave, and unfinished files."""
+
+from pathlib import PurePosixPath
+from typing import Final
+
+# Left by tools beside the data; never documents (spiceai/spiceai#14121).
+MARKERS: Final = frozenset({"_SUCCESS", ".DS_Store", "Thumbs.db", "desktop.ini"})
+MARKER_PREFIXES: Final = ("_committed_", "_started_", "~$", "._")
+UNFINISHED: Final = (".part", ".tmp", ".swp", ".crdownload", "~")
+
+
+def is_marker(key: str) -> bool:
+    """Whether the last name of the key is one that tools leave behind."""
+    name = PurePosixPath(key).name
+    return name in MARKERS or name.startswith(MARKER_PREFIXES)
+
+
+def is_folder_object(key: str, size: int | None) -> bool:
+    """Whether an object stands for a folder: it ends in a slash and has no content. A zero-byte
+    key without a slash is a real object (opensearch-project/data-prepper#3727)."""
+    return key.endswith("/") and not size
+
+
+def is_unfinished(key: str) -> bool:
+    """Whether a file's name says that its content is still being written."""
+    return key.endswith(UNFINISHED)
