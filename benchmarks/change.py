@@ -111,7 +111,11 @@ async def _fill(stack: Stack, root: Path) -> float:
     """Add the source without its watcher hearing of it: the events of the benchmark are its own."""
     catalog = stack.wiring.catalog
     config = SourceConfig(
-        source_id=SOURCE, kind="folder", container=str(root), quiet_period=0.0, max_delay=0.0,
+        source_id=SOURCE,
+        kind="folder",
+        container=str(root),
+        quiet_period=0.0,
+        max_delay=0.0,
         options={"watch": "no"},
     )
     await catalog.put_source(config, "benchmark")
@@ -132,13 +136,11 @@ async def _change(stack: Stack, root: Path, number: int, documents: int) -> floa
     word = f"revised{number}of{document}"
     path = root / f"{document:05}.md"
     path.write_text(_text(document, word))
-    event = ChangeEvent(
-        origin="folder", op=Operation.CREATED, bucket=str(root), key=path.name
-    )
+    event = ChangeEvent(origin="folder", op=Operation.CREATED, bucket=str(root), key=path.name)
     catalog = stack.wiring.catalog
     base = (await catalog.pointers([SOURCE]))[SOURCE].seq
     started = time.perf_counter()
-    await stack.bridge.deliver(event)
+    await stack.bridge.take_events([event])
     async with asyncio.timeout(CHANGE_BOUND):
         while (await catalog.pointers([SOURCE]))[SOURCE].seq == base:
             await asyncio.sleep(POLL)

@@ -80,7 +80,7 @@ class TemporalOrchestrator:
 
     async def command(self, source_id: str, command: Command) -> CommandResult:
         """Update-with-start; returns what the command did."""
-        start = WithStartWorkflowOperation(
+        start: WithStartWorkflowOperation[object, None] = WithStartWorkflowOperation(
             COORDINATOR,
             CoordinatorState(source_id=source_id),
             id=ids.coordinator_workflow_id(source_id),
@@ -89,7 +89,7 @@ class TemporalOrchestrator:
         )
         async with _translated(f"the command {command.verb!r}"):
             try:
-                return await self._client.execute_update_with_start_workflow(
+                result: CommandResult = await self._client.execute_update_with_start_workflow(
                     COMMAND,
                     command,
                     start_workflow_operation=start,
@@ -98,6 +98,7 @@ class TemporalOrchestrator:
                 )
             except WorkflowUpdateFailedError as error:
                 raise ConfigurationError(str(error.cause)) from error
+        return result
 
     async def is_running(self, workflow_id: str) -> bool:
         """Whether the newest execution of that id is open."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from bridge.pipeline import Bridge
 from console.api import create_app
-from contracts.events import ChangeSignal
 from contracts.errors import ConfigurationError, NotReachable
+from contracts.events import ChangeSignal
 from contracts.ports import Catalog, Embedder
 from sluice.local import TemporalServer
 from sluice.orchestrator import TemporalOrchestrator, connect
@@ -127,14 +127,14 @@ async def _run_bridge(bridge: Bridge, stop: asyncio.Event) -> None:
 @asynccontextmanager
 async def _background(
     name: str,
-    run: Callable[[asyncio.Event], "asyncio.Future[None] | object"],
+    run: Callable[[asyncio.Event], Coroutine[None, None, None]],
     failed: asyncio.Event,
 ) -> AsyncIterator[None]:
     """Run beside the body; asked to stop afterwards, and cancelled if it doesn't in time."""
     stop = asyncio.Event()
-    task = asyncio.ensure_future(run(stop))  # type: ignore[arg-type]  # a coroutine function's result
+    task = asyncio.create_task(run(stop))
 
-    def ended(finished: "asyncio.Future[None]") -> None:
+    def ended(finished: "asyncio.Task[None]") -> None:
         if stop.is_set() or finished.cancelled():
             return
         log.error("a part of the stack ended", part=name, error=str(finished.exception()))
