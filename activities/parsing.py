@@ -6,7 +6,6 @@ import uuid
 from pathlib import Path
 
 import structlog
-from documents.fingerprints import document_fingerprint
 from temporalio import activity
 
 from activities.batches import BatchWork
@@ -20,6 +19,7 @@ from contracts.ports import Source
 from contracts.runs import DocumentOutcome, OutcomeStatus, PlanEntry, RunState, Stage
 from contracts.sources import StagedDocument
 from contracts.visibility import View
+from documents.fingerprints import document_fingerprint
 
 log = structlog.get_logger(__name__)
 

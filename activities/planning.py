@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from documents.fingerprints import document_fingerprint
 from temporalio import activity
 
 from activities.heartbeat import Progress, heartbeats
@@ -27,9 +26,10 @@ from contracts.documents import DocumentVersion
 from contracts.events import DirtyKey
 from contracts.ids import digest
 from contracts.ports import Source
-from contracts.runs import BatchRef, KnownFailure, PlanAction, PlanEntry, RunState, RunTicket
+from contracts.runs import BatchRef, KnownFailure, PlanAction, PlanEntry, RunTicket
 from contracts.sources import DocumentStat, SourceConfig
 from contracts.visibility import View
+from documents.fingerprints import document_fingerprint
 
 RECENT = 30.0  # seconds; a younger hint that shows no change is looked at once more
 MAX_RECHECKS = 50  # keys of one run, about 4 KB in its report
@@ -78,7 +78,6 @@ class Planning:
         """Take the keys durably, look at each (or at everything), and write the batches."""
         ports, ticket = self._ports, request.ticket
         async with heartbeats("planning") as progress:
-            await ports.catalog.update_run(ticket, RunState.PLANNING)
             record = await ports.catalog.source(ticket.source_id)
             keys, crawl = await self._take(request)
             source = ports.open_source(record.config)
@@ -134,7 +133,9 @@ class _Planner:
         if len(draft.batches) > INLINE_BATCHES:
             prefix = run_prefix(self.config.source_id, draft.ticket.seq)
             index = await put_list(self.ports.objects, f"{prefix}/plan/index.json", draft.batches)
-        live_documents, _ = await self.ports.catalog.counts(self.base)
+        live_documents = 0
+        if draft.listed == 0:
+            live_documents, _ = await self.ports.catalog.counts(self.base)
         return PlanReport(
             batches=() if index else tuple(draft.batches),
             index=index,
@@ -286,4 +287,5 @@ class _Planner:
         number = len(draft.batches)
         prefix = run_prefix(self.config.source_id, draft.ticket.seq)
         key = await put_list(self.ports.objects, f"{prefix}/plan/{number:06}.json", entries)
-        draft.batches.append(BatchRef(number=number, plan=key, documents=len(entries)))
+        size = sum(entry.stat.size for entry in entries if entry.stat is not None)
+        draft.batches.append(BatchRef(number=number, plan=key, documents=len(entries), size=size))

@@ -47,4 +47,5 @@ class Ports:
     open_source: Callable[[SourceConfig], Source]
     scratch: Path  # folder for contents on their way to the parser
     limits: Limits = Limits()
+    whole: bool = False  # this process owns the stores and serves every queue
     now: Callable[[], datetime] = _utc_now

@@ -33,9 +33,10 @@ class Status:
     @activity.defn(name=OPEN_RUN)
     async def open_run(self, request: OpenRunRequest) -> OpenRunAnswer:
         """The next sequence, or why there is none now."""
-        return await self._ports.catalog.open_run(
+        answer = await self._ports.catalog.open_run(
             request.source_id, request.request, request.cause, self._ports.now()
         )
+        return answer.model_copy(update={"local": self._ports.whole})
 
     @activity.defn(name=FIND_RUNS)
     async def find_runs(self, request: FindRunsRequest) -> FindRunsAnswer:

@@ -121,6 +121,7 @@ class OpenRunAnswer(WireModel):
 
     ticket: RunTicket | None = None
     refused: str | None = None
+    local: bool = False  # this process can do every activity itself
 
 
 class RunInput(WireModel):
@@ -131,6 +132,7 @@ class RunInput(WireModel):
     segments: tuple[str, ...] = ()
     crawl: bool = False
     window: int = 4  # batches in flight
+    local: bool = False  # small work is done in the workflow worker, without a queue between
     plan: "PlanReport | None" = None
     next_batch: int = 0
     in_flight: tuple[int, ...] = ()
@@ -157,7 +159,7 @@ class PlanReport(WireModel):
     deleted: int = 0
     unchanged: int = 0
     known_failed: int = 0
-    live_documents: int = 0  # at the run's base
+    live_documents: int = 0  # at the run's base; counted where `listed` is 0
     listed: int | None = None  # documents that a full crawl saw
     more: bool = False  # the crawl was cut: another run must follow
     recheck: tuple[DirtyKey, ...] = ()  # recent hints that showed no change

@@ -110,6 +110,7 @@ class BatchRef(WireModel):
     number: int  # from 0
     plan: str
     documents: int
+    size: int = 0  # bytes of its documents
 
 
 class Stage(StrEnum):

@@ -167,6 +167,7 @@ async def open_wiring(
             orchestrator=orchestrator or _NoOrchestrator(),
             open_source=open_source,
             scratch=state.scratch,
+            whole=True,
             limits=Limits(
                 batch_documents=settings.batch_documents,
                 batch_bytes=settings.batch_bytes,

@@ -40,7 +40,7 @@ def activities_by_queue(ports: Ports) -> dict[str, list[Activity]]:
     """Every activity on the queue that serves it; the workflow queue has the local ones."""
     planning, promotion, status = Planning(ports), Promotion(ports), Status(ports)
     checks = Checks(ports)
-    return {
+    served: dict[str, list[Activity]] = {
         queues.WORKFLOWS: [
             planning.spill_keys,
             planning.batch_list,
@@ -60,6 +60,10 @@ def activities_by_queue(ports: Ports) -> dict[str, list[Activity]]:
         ],
         queues.STATUS: [status.find_runs, status.report_run],
     }
+    if ports.whole:
+        # Small work is done in the workflow worker; see `workflows.calls.near`.
+        served[queues.WORKFLOWS] = [a for activities in served.values() for a in activities]
+    return served
 
 
 def workflow_runner(*, sandboxed: bool = True) -> WorkflowRunner:

@@ -78,6 +78,32 @@ async def remote(
     return answer
 
 
+async def near(
+    name: str,
+    request: WireModel,
+    result: type[Result],
+    timeout: timedelta = SHORT_TIMEOUT,
+    *,
+    here: bool,
+) -> Result:
+    """Call an activity `here`, in the workflow worker, or on its queue.
+
+    What it does is idempotent and its outcomes are durable the moment they are known, so that an
+    attempt that dies with its workflow task is repeated from where it was, as on a queue.
+    """
+    if not here:
+        return await remote(name, request, result, timeout)
+    answer: Result = await workflow.execute_local_activity(
+        name,
+        request,
+        result_type=result,
+        start_to_close_timeout=SHORT_TIMEOUT,
+        schedule_to_close_timeout=TOTAL_TIMEOUT,
+        retry_policy=RETRY,
+    )
+    return answer
+
+
 async def running(workflow_ids: Sequence[str]) -> frozenset[str]:
     """Which of the executions the server says are open."""
     request = FindRunsRequest(workflow_ids=tuple(workflow_ids))

@@ -265,7 +265,11 @@ class SourceCoordinator:
             await workflow.start_child_workflow(
                 INGEST_RUN,
                 RunInput(
-                    ticket=ticket, keys=taken.keys, segments=taken.segments, crawl=taken.crawl
+                    ticket=ticket,
+                    keys=taken.keys,
+                    segments=taken.segments,
+                    crawl=taken.crawl,
+                    local=answer.local,
                 ),
                 id=ids.run_workflow_id(ticket.source_id, ticket.seq),
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,

@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from contracts.gate import CheckReport, Decision, GateDecision
     from contracts.runs import BatchRef, RunCounts, RunState
     from workflows import calls, gate
-    from workflows.stages import through_stages
+    from workflows.stages import SMALL_DOCUMENTS, is_small, through_stages
     from workflows.window import Window, merge
 
 CANCELLED_BY_FENCE = "a newer change of the source (a rollback, a removal) took its place"
@@ -116,7 +116,9 @@ class IngestRun:
             segments=self._input.segments,
             crawl=self._input.crawl,
         )
-        plan = await calls.remote(PLAN_RUN, request, PlanReport, calls.LONG_TIMEOUT)
+        few = len(request.keys) <= SMALL_DOCUMENTS and not request.segments
+        here = self._input.local and few and not request.crawl
+        plan = await calls.near(PLAN_RUN, request, PlanReport, calls.LONG_TIMEOUT, here=here)
         calls.raise_if_cancelled()
         self._window.counts = RunCounts(unchanged=plan.unchanged)
         return plan
@@ -125,7 +127,8 @@ class IngestRun:
         if plan.total_batches == 1 and not self._window.in_flight:
             if self._window.next_batch == 0:
                 # One batch needs no window, and no child workflow that outlives us.
-                report = await through_stages(self._ticket, plan.batches[0])
+                here = self._is_here(plan)
+                report = await through_stages(self._ticket, plan.batches[0], here=here)
                 self._window.counts = merge(self._window.counts, report.counts)
                 self._window.retryable += report.retryable
                 self._window.next_batch = 1
@@ -180,7 +183,8 @@ class IngestRun:
     async def _check(self, plan: PlanReport) -> CheckReport:
         """Compare the stores with the catalog; on a difference restage it once and look again."""
         request = CheckRequest(ticket=self._ticket, listed=plan.listed)
-        report = await calls.remote(CHECK_RUN, request, CheckReport)
+        here = self._is_here(plan)
+        report = await calls.near(CHECK_RUN, request, CheckReport, here=here)
         if not report.passed:
             await calls.remote(RESTAGE_RUN, request, CheckReport, calls.LONG_TIMEOUT)
             report = await calls.remote(CHECK_RUN, request, CheckReport)
@@ -201,6 +205,11 @@ class IngestRun:
         if not answer.promoted:
             raise _Ended(RunState.FAILED, answer.reason or "the live pointer has moved")
         return self._report(RunState.PROMOTED, None, plan)
+
+    def _is_here(self, plan: PlanReport) -> bool:
+        """Whether the work on this plan is done in the workflow worker."""
+        one = plan.total_batches == 1 and bool(plan.batches)
+        return self._input.local and one and is_small(plan.batches[0])
 
     # --- ends ----------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ with workflow.unsafe.imports_passed_through():
     from contracts.runs import BatchRef, RunCounts, RunTicket, Stage
     from workflows import calls
 
+SMALL_DOCUMENTS = 10
+SMALL_BYTES = 1024 * 1024
 STAGE_ATTEMPTS = 4  # of what fails retryably, before it is left to a later run
 FIRST_RETRY = 2.0  # seconds, doubled with each attempt
 LONGEST_RETRY = 60.0  # seconds, also of what a server asks us to wait
@@ -19,6 +21,11 @@ def retry_delay(attempt: int, asked: float | None) -> timedelta:
     """How long to wait before attempt + 1; a server that asks for more time gets it, bounded."""
     backoff = FIRST_RETRY * 2 ** (attempt - 1)
     return timedelta(seconds=min(max(backoff, asked or 0.0), LONGEST_RETRY))
+
+
+def is_small(batch: BatchRef) -> bool:
+    """Whether a batch is done before a queue would have paid for itself."""
+    return batch.documents <= SMALL_DOCUMENTS and batch.size <= SMALL_BYTES
 
 
 def add(counts: RunCounts, report: StageReport) -> RunCounts:
@@ -33,7 +40,7 @@ def add(counts: RunCounts, report: StageReport) -> RunCounts:
     )
 
 
-async def through_stages(ticket: RunTicket, batch: BatchRef) -> BatchReport:
+async def through_stages(ticket: RunTicket, batch: BatchRef, *, here: bool = False) -> BatchReport:
     """Bring a batch through all stages; its documents' outcomes are in the catalog."""
     counts = RunCounts(planned=batch.documents)
     retryable = 0
@@ -42,8 +49,8 @@ async def through_stages(ticket: RunTicket, batch: BatchRef) -> BatchReport:
         done = 0
         for attempt in range(1, STAGE_ATTEMPTS + 1):
             request = StageRequest(ticket=ticket, batch=batch, only=only, attempt=attempt)
-            report = await calls.remote(
-                STAGE_BATCH[stage], request, StageReport, calls.LONG_TIMEOUT
+            report = await calls.near(
+                STAGE_BATCH[stage], request, StageReport, calls.LONG_TIMEOUT, here=here
             )
             counts = add(counts, report)
             done += report.done
