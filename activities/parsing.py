@@ -13,7 +13,14 @@ from activities.heartbeat import heartbeats
 from activities.ports import Ports
 from contracts.activities import STAGE_BATCH, StageReport, StageRequest
 from contracts.documents import ChunkedDocument, DocumentVersion
-from contracts.errors import DocumentGone, ObjectMissing, SluiceError
+from contracts.errors import (
+    DocumentGone,
+    Fenced,
+    ObjectMissing,
+    SluiceError,
+    StorageError,
+    UnexpectedFailure,
+)
 from contracts.ids import digest
 from contracts.ports import Source
 from contracts.runs import DocumentOutcome, OutcomeStatus, PlanEntry, RunState, Stage
@@ -97,10 +104,21 @@ class _DocumentParsing:
         path = self._ports.scratch / uuid.uuid4().hex
         try:
             outcome = await self._bring(path)
+        except (Fenced, StorageError):
+            raise  # not the document's: the whole stage stops, or is tried again
         except SluiceError as error:
             outcome = self._work.failure(
                 self._entry.doc_key,
                 error,
+                source_version=self._version,
+                fingerprint=self._fingerprint,
+            )
+        except Exception as error:
+            # A fault of ours: it must not take the rest of the batch with it.
+            log.exception("document failed unexpectedly")
+            outcome = self._work.failure(
+                self._entry.doc_key,
+                UnexpectedFailure(f"{type(error).__name__}: {error}"),
                 source_version=self._version,
                 fingerprint=self._fingerprint,
             )

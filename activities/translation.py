@@ -25,6 +25,16 @@ def _run_of(arguments: Sequence[object]) -> str | None:
     return ticket.run_id if isinstance(ticket, RunTicket) else None
 
 
+def _known(error: BaseException) -> SluiceError | None:
+    """The error of our tree: itself, or what a task group carries; one that is final goes first."""
+    if isinstance(error, SluiceError):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [known for inner in error.exceptions if (known := _known(inner)) is not None]
+    return min(found, key=lambda known: known.retryable, default=None)
+
+
 class _Translating(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK names the parameter
         info = activity.info()
@@ -38,14 +48,15 @@ class _Translating(ActivityInboundInterceptor):
         log.info("activity started")
         try:
             result = await self.next.execute_activity(input)
-        except SluiceError as error:
-            log.warning("activity failed", error=error.name, message=str(error))
-            raise ApplicationError(
-                str(error), type=error.name, non_retryable=not error.retryable
-            ) from error
         except Exception as error:
-            log.exception("activity failed", error=type(error).__name__)
-            raise
+            known = _known(error)
+            if known is None:
+                log.exception("activity failed", error=type(error).__name__)
+                raise
+            log.warning("activity failed", error=known.name, message=str(known))
+            raise ApplicationError(
+                str(known), type=known.name, non_retryable=not known.retryable
+            ) from error
         log.info("activity finished")
         return result
 

@@ -33,7 +33,8 @@
     │   ├── PromotionRefused            the compare-and-set found another state
     │   ├── RollbackRefused             the sequence is not retained
     │   └── StageMismatch               a store does not hold what the catalog says
-    └── UndecodableMessage              a message that no decoder understands
+    ├── UndecodableMessage              a message that no decoder understands
+    └── UnexpectedFailure            R  a fault of ours, met while working on a document
 
 R: retryable. Every class says so in `retryable`; `exit_status` is what the
 command line ends with.
@@ -208,3 +209,9 @@ class StageMismatch(RunError):
 
 class UndecodableMessage(SluiceError):
     """No decoder understands the message."""
+
+
+class UnexpectedFailure(SluiceError):
+    """A fault of ours, met while working on a document: the others go on."""
+
+    retryable = True

@@ -1,5 +1,6 @@
 """What an installation has, what it lacks, and how to get it: the checks of `sluice doctor`."""
 
+import asyncio
 import os
 import platform
 import sqlite3
@@ -7,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from pathlib import Path
 from typing import Final
 
+from console.client import ApiClient
 from contracts.errors import SluiceError
 from contracts.wire import WireModel
 from sluice.local import temporal_binary
@@ -18,13 +19,6 @@ from sluice.state import StateFolder, free_space
 
 MIN_FREE: Final = 500 * 1024 * 1024  # bytes below which a corpus won't fit
 BINARY_BOUND: Final = 20.0  # seconds
-TESSDATA: Final = (
-    "/usr/share/tesseract-ocr/5/tessdata",
-    "/usr/share/tesseract-ocr/4.00/tessdata",
-    "/usr/share/tessdata",
-    "/usr/local/share/tessdata",
-    "/opt/homebrew/share/tessdata",
-)
 
 
 class Finding(WireModel):
@@ -116,12 +110,47 @@ def _package(component: str, distribution: str, module: str) -> Finding:
     return Finding(component=component, ok=True, found=f"{distribution} {version}")
 
 
+def _embedder(settings: Settings) -> Finding:
+    from documents.embedders import open_embedder  # noqa: PLC0415 - a package may be missing
+
+    async def space() -> str:
+        embedder = open_embedder(settings.embedder)
+        try:
+            await embedder.embed_query("sluice")
+            return embedder.space.name
+        finally:
+            await embedder.close()
+
+    try:
+        name = asyncio.run(space())
+    except Exception as error:  # noqa: BLE001 - whatever a model's loader raises is the finding
+        return Finding(
+            component="embedder",
+            ok=False,
+            found=f"{type(error).__name__}: {error}",
+            remedy="install it again with `pip install --force-reinstall wordllama`",
+        )
+    return Finding(component="embedder", ok=True, found=name)
+
+
+def _vocabulary() -> Finding:
+    from documents import tokens  # noqa: PLC0415 - a package may be missing
+
+    try:
+        tokens.warm()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the file is the finding
+        return Finding(
+            component="token vocabulary", ok=False, found=str(error), remedy="install Sluice again"
+        )
+    return Finding(component="token vocabulary", ok=True, found=tokens.VERSION)
+
+
 def _tesseract() -> Finding:
-    prefix = os.environ.get("TESSDATA_PREFIX")
-    places = [prefix, *TESSDATA] if prefix else list(TESSDATA)
-    for place in places:
-        if (Path(place) / "eng.traineddata").is_file():
-            return Finding(component="text recognition", ok=True, required=False, found=place)
+    from documents.parsers.rich import tessdata  # noqa: PLC0415 - a package may be missing
+
+    place = tessdata()
+    if place is not None:
+        return Finding(component="text recognition", ok=True, required=False, found=str(place))
     return Finding(
         component="text recognition",
         ok=False,
@@ -147,4 +176,30 @@ def _state(settings: Settings) -> Finding:
         ok=free >= MIN_FREE,
         found=f"{root}, {free // 2**20} MiB free",
         remedy="make room, or name another folder with SLUICE_STATE",
+    )
+
+
+async def look_for_stack(settings: Settings) -> Finding:
+    """Whether a stack runs on the state folder. None is needed to be well."""
+    try:
+        access = StateFolder(settings.state).known_access()
+        if access is None or access.address is None:
+            return _no_stack("none")
+        async with ApiClient(access.address, access.key) as client:
+            status = await client.status()
+    except SluiceError as error:
+        return _no_stack(str(error))
+    versions = ", ".join(f"{name} {version}" for name, version in status.versions.items())
+    return Finding(
+        component="running stack", ok=True, required=False, found=f"{access.address}: {versions}"
+    )
+
+
+def _no_stack(found: str) -> Finding:
+    return Finding(
+        component="running stack",
+        ok=False,
+        required=False,
+        found=found,
+        remedy="start it with `sluice up`",
     )

@@ -137,7 +137,7 @@ class S3Source:
             check_size(doc_key, answer["ContentLength"], max_bytes)
             with ContentFile(into, doc_key, max_bytes) as content:
                 async with answer["Body"] as body:
-                    while block := await body.content.read(BLOCK):
+                    while block := await body.read(BLOCK):
                         content.write(block)
         if content.size != answer["ContentLength"]:
             raise SourceUnavailable(f"{self._uri(doc_key)} broke off after {content.size} bytes")

@@ -4,18 +4,22 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    Record = BaseModel | Mapping[str, object]
 
 GAP = "  "
 
 
-def document(record: BaseModel | Mapping[str, object]) -> None:
+def document(record: "Record") -> None:
     """One JSON document."""
     _write(_encode(record, indent=2))
 
 
-def lines(records: Iterable[BaseModel | Mapping[str, object]]) -> None:
+def lines(records: Iterable["Record"]) -> None:
     """One line of JSON a record."""
     for record in records:
         _write(_encode(record, indent=None))
@@ -87,8 +91,8 @@ def _cell(value: object) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))
 
 
-def _encode(record: BaseModel | Mapping[str, object], *, indent: int | None) -> str:
-    plain = record.model_dump(mode="json") if isinstance(record, BaseModel) else record
+def _encode(record: "Record", *, indent: int | None) -> str:
+    plain = record if isinstance(record, Mapping) else record.model_dump(mode="json")
     return json.dumps(plain, ensure_ascii=False, indent=indent, default=str)
 
 

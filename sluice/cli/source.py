@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="source", help="The corpora that are kept indexed.", rich_markup_mode=None)
 
-Patterns = Annotated[list[str] | None, typer.Option(show_default=False)]
+Patterns = list[str] | None
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`sluice up`, `worker` and `demo`: the processes themselves."""
+"""`sluice up` and `sluice demo`: a whole stack in one process."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -32,6 +32,18 @@ def up(json_: Json = False) -> None:
     asyncio.run(run_up(settings, announce))
 
 
+def demo() -> None:
+    """The main job, told and checked step by step, on the documents shipped for it."""
+    from sluice.demo import run_demo  # noqa: PLC0415
+
+    def say(line: str) -> None:
+        output.say(line)
+        output.flush()
+
+    asyncio.run(run_demo(say))
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(up)
+    app.command()(demo)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -249,7 +248,7 @@ def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) ->
         ((), 2, "--help"),
         (("search", "q"), 2, "--source"),
         (("search", "q", "-s", "a", "-s", "b", "--at", "1"), 2, "exactly one"),
-        (("run", "show", "docs", "0"), 2, "0"),
+        (("run", "show", "docs", "0"), 2, "greater than or equal to 1"),
     ],
 )
 def test_errors_are_one_sentence_and_a_status(
@@ -338,7 +337,8 @@ def test_help_is_quick(tmp_path: Path) -> None:
     names = "temporalio", "pydantic", "sqlalchemy", "numpy", "fastapi", "wordllama", "httpx"
     code = (
         "import sys; from sluice.cli.main import run_command; status = run_command(['--help']);"
-        f"sys.exit(status or ', '.join(name for name in {names!r} if name in sys.modules))"
+        f"loaded = ', '.join(name for name in {names!r} if name in sys.modules);"
+        "sys.exit(status or loaded or 0)"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
@@ -355,3 +355,89 @@ def test_wrong_settings_end_with_2(tmp_path: Path) -> None:
     assert answer.stdout == b""
     assert b"SLUICE_WINDOW" in answer.stderr
     assert answer.stderr.count(b"\n") == 1
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(tmp_path: Path) -> None:
+    """`sluice … | head` is no error message: the status is that of SIGPIPE."""
+    for number in range(300):
+        (tmp_path / f"{number}.md").write_text("# One\n\n" + "many words " * 50)
+    with subprocess.Popen(
+        [SLUICE, "parse", ".", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_an_event_is_decoded_from_file_and_input(tmp_path: Path) -> None:
+    """One JSON document for what is delivered, dropped or parked; 2 for what can't be read."""
+    record = {
+        "eventVersion": "2.1",
+        "eventSource": "aws:s3",
+        "eventName": "ObjectCreated:Put",
+        "s3": {"bucket": {"name": "b"}, "object": {"key": "a+b.md"}},
+    }
+    (tmp_path / "message").write_text(json.dumps({"Records": [record]}))
+    from_file = program("event", "decode", "message", folder=tmp_path)
+    delivered = json.loads(from_file.stdout)
+    assert (from_file.returncode, delivered["action"]) == (0, "deliver")
+    assert delivered["events"][0]["key"] == "a b.md"
+    parked = program("event", "decode", folder=tmp_path, stdin=b"\xff no JSON")
+    assert (parked.returncode, json.loads(parked.stdout)["action"]) == (0, "park")
+    missing = program("event", "decode", "nothing", folder=tmp_path)
+    assert (missing.returncode, missing.stdout) == (2, b"")
+
+
+def test_parsing_reports_each_file_and_fails_with_one(tmp_path: Path) -> None:
+    """A line of JSON a file; a file that fails makes the status 1 and keeps the others."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.md").write_text("# Sluices\n\nA sluice is a water channel.\n")
+    (tmp_path / "in" / "b.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    answer = program("parse", "in", "--json", folder=tmp_path)
+    assert answer.returncode == 1
+    good, bad = (json.loads(line) for line in answer.stdout.splitlines())
+    assert (good["file"], good["outcome"], good["error"]) == ("in/a.md", "ok", None)
+    assert "water channel" in good["chunks"][0]["body"]
+    assert (bad["outcome"], bad["retryable"]) == ("failed", False)
+    assert bad["error"] is not None
+    assert program("parse", "in/a.md", folder=tmp_path).returncode == 0
+    assert program("parse", "nothing", folder=tmp_path).returncode == 2
+
+
+def test_the_doctor_names_each_component(tmp_path: Path) -> None:
+    """Every component has a line, and what is missing has a remedy."""
+    answer = program("doctor", "--json", folder=tmp_path)
+    findings = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert answer.returncode == any(each["required"] and not each["ok"] for each in findings)
+    assert {each["component"] for each in findings} == {
+        "python",
+        "keyword index",
+        "temporal",
+        "vector index",
+        "parser",
+        "embedder",
+        "token vocabulary",
+        "text recognition",
+        "state folder",
+        "running stack",
+    }
+    assert all(each["ok"] or each["remedy"] for each in findings)
+
+
+def test_without_a_stack_the_state_is_opened_directly(tmp_path: Path) -> None:
+    """A source is added and shown without Temporal; what needs it ends with 3 and says so."""
+    (tmp_path / "in").mkdir()
+    added = program("source", "add", "notes", "--root", "in", folder=tmp_path)
+    assert (added.returncode, added.stderr) == (0, b"")
+    shown = program("source", "show", "notes", "--json", folder=tmp_path)
+    assert json.loads(shown.stdout)["config"]["container"] == str(tmp_path / "in")
+    crawl = program("source", "crawl", "notes", folder=tmp_path)
+    assert crawl.returncode == 3
+    assert b"start the stack with `sluice up`" in crawl.stderr
+    assert program("source", "show", "other", folder=tmp_path).returncode == 2
