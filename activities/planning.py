@@ -75,11 +75,11 @@ class Planning:
 
     @activity.defn(name=PLAN_RUN)
     async def plan_run(self, request: PlanRequest) -> PlanReport:
-        """Take the keys durably, look at each (or at everything), and write the batches."""
+        """Look at each key that the run has taken (or at everything), and write the batches."""
         ports, ticket = self._ports, request.ticket
         async with heartbeats("planning") as progress:
             record = await ports.catalog.source(ticket.source_id)
-            keys, crawl = await self._take(request)
+            keys, crawl = await ports.catalog.pending_keys.take(ticket, (), crawl=False)
             source = ports.open_source(record.config)
             planner = _Planner(ports, record.config, source, _Draft(ticket), progress)
             try:
@@ -87,16 +87,6 @@ class Planning:
             finally:
                 await source.close()
             return await planner.report()
-
-    async def _take(self, request: PlanRequest) -> tuple[list[DirtyKey], bool]:
-        keys = list(request.keys)
-        for segment in request.segments:
-            keys.extend(await get_list(self._ports.objects, segment, DirtyKey))
-        taken = await self._ports.catalog.pending_keys.take(
-            request.ticket, keys, crawl=request.crawl
-        )
-        await self._ports.objects.delete(request.segments)
-        return taken
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from temporalio import activity
 
 from activities.ports import Ports
+from activities.references import get_list
 from contracts.activities import (
     FIND_RUNS,
     OPEN_RUN,
@@ -17,6 +18,8 @@ from contracts.activities import (
     SourceRequest,
     SourceState,
 )
+from contracts.errors import ObjectMissing
+from contracts.events import DirtyKey
 
 
 class Status:
@@ -32,11 +35,28 @@ class Status:
 
     @activity.defn(name=OPEN_RUN)
     async def open_run(self, request: OpenRunRequest) -> OpenRunAnswer:
-        """The next sequence, or why there is none now."""
-        answer = await self._ports.catalog.open_run(
-            request.source_id, request.request, request.cause, self._ports.now()
+        """The next sequence, or why there is none now. The keys are the run's from here on: they
+        outlive its workflow, whatever becomes of that."""
+        ports = self._ports
+        answer = await ports.catalog.open_run(
+            request.source_id, request.request, request.cause, ports.now()
         )
-        return answer.model_copy(update={"local": self._ports.whole})
+        if answer.ticket is None:
+            return answer
+        keys = list(request.keys)
+        for segment in request.segments:
+            keys.extend(await self._segment(segment))
+        taken, crawl = await ports.catalog.pending_keys.take(
+            answer.ticket, keys, crawl=request.crawl
+        )
+        await ports.objects.delete(request.segments)
+        return answer.model_copy(update={"keys": len(taken), "crawl": crawl, "local": ports.whole})
+
+    async def _segment(self, key: str) -> list[DirtyKey]:
+        try:
+            return await get_list(self._ports.objects, key, DirtyKey)
+        except ObjectMissing:
+            return []  # an earlier attempt took it and deleted it
 
     @activity.defn(name=FIND_RUNS)
     async def find_runs(self, request: FindRunsRequest) -> FindRunsAnswer:

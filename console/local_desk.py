@@ -13,7 +13,7 @@ from contracts.errors import (
 )
 from contracts.events import ChangeSignal
 from contracts.ports import Orchestrator
-from contracts.runs import AuditEntry, DocumentOutcome, DocumentStatus, RunRecord
+from contracts.runs import AuditEntry, DocumentOutcome, DocumentStatus, RunRecord, Stage
 from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig, SourceRecord
 from contracts.visibility import LivePointer, View
@@ -96,7 +96,7 @@ class LocalDesk:
     async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
         """How each document left each stage of a run."""
         await self.run(source_id, seq)
-        return await self._catalog.outcomes(source_id, seq)
+        return _in_order(await self._catalog.outcomes(source_id, seq))
 
     async def documents(
         self, source_id: str, after: str = "", limit: int = PAGE
@@ -125,7 +125,7 @@ class LocalDesk:
             doc_key=doc_key,
             status=status,
             live=live.get(doc_key),
-            outcomes=tuple(outcomes),
+            outcomes=tuple(_in_order(outcomes)),
         )
 
     async def search(self, question: SearchQuestion) -> SearchAnswer:
@@ -193,6 +193,12 @@ class LocalDesk:
 
 def _live(pointer: LivePointer) -> View:
     return View(source_id=pointer.source_id, generation=pointer.generation, seq=pointer.seq)
+
+
+def _in_order(outcomes: list[DocumentOutcome]) -> list[DocumentOutcome]:
+    """By document, and there by stage as the stages follow each other."""
+    stages = list(Stage)
+    return sorted(outcomes, key=lambda each: (each.doc_key, stages.index(each.stage)))
 
 
 def _just_before(key: str) -> str:

@@ -114,6 +114,9 @@ class OpenRunRequest(WireModel):
     source_id: SourceId
     request: str  # `<first execution's run id>#<counter>`
     cause: str
+    keys: tuple[DirtyKey, ...] = ()  # given to the run durably, before its workflow starts
+    segments: tuple[str, ...] = ()
+    crawl: bool = False
 
 
 class OpenRunAnswer(WireModel):
@@ -121,6 +124,8 @@ class OpenRunAnswer(WireModel):
 
     ticket: RunTicket | None = None
     refused: str | None = None
+    keys: int = 0  # that the run has, those given back by earlier runs among them
+    crawl: bool = False
     local: bool = False  # this process can do every activity itself
 
 
@@ -128,8 +133,7 @@ class RunInput(WireModel):
     """Input of `IngestRun`, and what it carries when it continues as new."""
 
     ticket: RunTicket
-    keys: tuple[DirtyKey, ...] = ()
-    segments: tuple[str, ...] = ()
+    keys: int = 0  # that the run has taken; the catalog knows which
     crawl: bool = False
     window: int = 4  # batches in flight
     local: bool = False  # small work is done in the workflow worker, without a queue between
@@ -144,9 +148,6 @@ class PlanRequest(WireModel):
     """Look at the source and say what has to be done."""
 
     ticket: RunTicket
-    keys: tuple[DirtyKey, ...] = ()
-    segments: tuple[str, ...] = ()
-    crawl: bool = False
 
 
 class PlanReport(WireModel):

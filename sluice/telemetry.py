@@ -7,7 +7,16 @@ from contextlib import AbstractContextManager
 import structlog
 from structlog.typing import Processor
 
-QUIET_LIBRARIES = ("aiobotocore", "botocore", "httpx", "httpcore", "uvicorn.access", "aiosqlite")
+QUIET_LIBRARIES = (
+    "aiobotocore",
+    "botocore",
+    "httpx",
+    "httpcore",
+    "uvicorn.access",
+    "aiosqlite",
+    "temporalio.worker",
+    "watchfiles",
+)
 
 
 def configure(level: str, *, human: bool | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -109,6 +109,11 @@ async def running(workflow_ids: Sequence[str]) -> frozenset[str]:
     request = FindRunsRequest(workflow_ids=tuple(workflow_ids))
     answer = await remote(FIND_RUNS, request, FindRunsAnswer)
     return frozenset(answer.running)
+
+
+def forget(child: workflow.ChildWorkflowHandle[Any, Any]) -> None:
+    """Leave a child to itself: its end comes by signal, or is found by a reconciler."""
+    child.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 def raise_if_cancelled() -> None:

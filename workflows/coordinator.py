@@ -62,6 +62,12 @@ class _Ordered:
     result: CommandResult | None = None
 
 
+def _cause(taken: ChangeSignal) -> str:
+    if taken.crawl:
+        return "crawl"
+    return "change" if taken.keys or taken.segments else "retry"
+
+
 @workflow.defn(name=COORDINATOR)
 class SourceCoordinator:
     """One per source, id `source/<source_id>`.
@@ -245,30 +251,37 @@ class SourceCoordinator:
         """Open the next run and start its workflow."""
         opened = self._state.opened + 1
         self._state = self._state.model_copy(update={"opened": opened})
+        taken = self._agenda.take()
         request = OpenRunRequest(
             source_id=self._state.source_id,
             request=f"{self._state.chain}#{opened}",
-            cause="crawl" if self._agenda.crawl else "change" if self._agenda.dirty else "retry",
+            cause=_cause(taken),
+            keys=taken.keys,
+            segments=taken.segments,
+            crawl=taken.crawl,
         )
-        answer = await calls.local(OPEN_RUN, request, OpenRunAnswer)
+        try:
+            answer = await calls.local(OPEN_RUN, request, OpenRunAnswer)
+        except ActivityError:
+            self._agenda.note(taken, self._now())
+            raise
         if answer.ticket is None:
             workflow.logger.info("no run was opened: %s", answer.refused)
+            self._agenda.note(taken, self._now())
             self._held_until = self._now() + LOOK_AGAIN
             self._looked = False
             return
         ticket = answer.ticket
-        taken = self._agenda.take()
         self._run = ticket
         self._run_news_at = self._active_at = self._now()
         self._source = self._source.model_copy(update={"retry_at": None})
         try:
-            await workflow.start_child_workflow(
+            child = await workflow.start_child_workflow(
                 INGEST_RUN,
                 RunInput(
                     ticket=ticket,
-                    keys=taken.keys,
-                    segments=taken.segments,
-                    crawl=taken.crawl,
+                    keys=answer.keys,
+                    crawl=answer.crawl,
                     local=answer.local,
                 ),
                 id=ids.run_workflow_id(ticket.source_id, ticket.seq),
@@ -277,6 +290,7 @@ class SourceCoordinator:
             )
         except WorkflowAlreadyStartedError:
             return  # an earlier execution started it; its report comes by signal
+        calls.forget(child)
         calls.raise_if_cancelled()
 
     async def _cancel_run(self) -> None:

@@ -110,14 +110,9 @@ class IngestRun:
         return await self._promote(plan, report, decision)
 
     async def _make_plan(self) -> PlanReport:
-        request = PlanRequest(
-            ticket=self._ticket,
-            keys=self._input.keys,
-            segments=self._input.segments,
-            crawl=self._input.crawl,
-        )
-        few = len(request.keys) <= SMALL_DOCUMENTS and not request.segments
-        here = self._input.local and few and not request.crawl
+        request = PlanRequest(ticket=self._ticket)
+        few = self._input.keys <= SMALL_DOCUMENTS and not self._input.crawl
+        here = self._input.local and few
         plan = await calls.near(PLAN_RUN, request, PlanReport, calls.LONG_TIMEOUT, here=here)
         calls.raise_if_cancelled()
         self._window.counts = RunCounts(unchanged=plan.unchanged)
@@ -169,8 +164,6 @@ class IngestRun:
         workflow.continue_as_new(
             self._input.model_copy(
                 update={
-                    "keys": (),
-                    "segments": (),
                     "plan": self._plan,
                     "next_batch": self._window.next_batch,
                     "in_flight": tuple(self._window.in_flight),

@@ -59,7 +59,7 @@ class Window:
         self.in_flight.setdefault(batch.number, 0)
         ticket = self.run.ticket
         try:
-            await workflow.start_child_workflow(
+            child = await workflow.start_child_workflow(
                 DOCUMENT_BATCH,
                 BatchInput(ticket=ticket, batch=batch),
                 id=ids.batch_workflow_id(ticket.source_id, ticket.seq, batch.number),
@@ -68,6 +68,8 @@ class Window:
             )
         except WorkflowAlreadyStartedError:
             workflow.logger.info("batch %s is already there", batch.number)
+            return
+        calls.forget(child)
         calls.raise_if_cancelled()
 
     async def wait(self) -> list[int]:
