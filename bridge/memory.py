@@ -1,0 +1,49 @@
+"""The orchestrator port in memory: records what it is asked, and refuses when it is told to."""
+
+import asyncio
+from collections import deque
+
+from contracts.activities import Command, CommandResult, RunReport
+from contracts.errors import SluiceError
+from contracts.events import ChangeSignal
+
+
+class RecordingOrchestrator:
+    """For tests and trials: no workflow runs.
+
+    `signals` has every accepted signal with its source; `failures` are raised first, one a call;
+    `running` are the workflow ids that are said to be open.
+    """
+
+    def __init__(self) -> None:
+        self.signals: list[tuple[str, ChangeSignal]] = []
+        self.reports: list[tuple[str, RunReport]] = []
+        self.commands: list[tuple[str, Command]] = []
+        self.failures: deque[SluiceError] = deque()
+        self.running: set[str] = set()
+        self.signalled = asyncio.Event()
+
+    async def signal_changed(self, source_id: str, signal: ChangeSignal) -> None:
+        """Record, or raise the next failure."""
+        self._fail()
+        self.signals.append((source_id, signal))
+        self.signalled.set()
+
+    async def report_run(self, source_id: str, report: RunReport) -> None:
+        """Record, or raise the next failure."""
+        self._fail()
+        self.reports.append((source_id, report))
+
+    async def command(self, source_id: str, command: Command) -> CommandResult:
+        """Record, or raise the next failure."""
+        self._fail()
+        self.commands.append((source_id, command))
+        return CommandResult(ok=True, message=f"{command.verb} was recorded")
+
+    async def is_running(self, workflow_id: str) -> bool:
+        """Whether it was said to be."""
+        return workflow_id in self.running
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.popleft()
