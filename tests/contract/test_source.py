@@ -42,7 +42,7 @@ ODD_KEYS = (
     "caf\u00e9.txt",
     "cafe\u0301.txt",
     "deep/er/than/most.md",
-    "it's \"quoted\" & <tagged>.html",
+    'it\'s "quoted" & <tagged>.html',
     "q?x=1#frag;v.txt",
     "snow\u2603 \U0001f6a2.md",
     "tab\there.txt",
@@ -180,7 +180,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("s3") / "server.log"
     bind = f"127.0.0.1:{address[1]}"
     command = [sys.executable, "-m", "hypercorn", "ministack.app:app", "--bind", bind]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as server:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as server,
+    ):
         try:
             _wait_until_open(address, server, log)
             yield f"http://{bind}"
@@ -191,9 +194,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             server.kill()
 
 
-def _wait_until_open(
-    address: tuple[str, int], server: subprocess.Popen[bytes], log: Path
-) -> None:
+def _wait_until_open(address: tuple[str, int], server: subprocess.Popen[bytes], log: Path) -> None:
     until = time.monotonic() + START_BOUND
     while server.poll() is None and time.monotonic() < until:
         with suppress(OSError), socket.create_connection(address, timeout=1):
@@ -340,9 +341,7 @@ async def test_change_is_another_version(place: Place, opened: Source) -> None:
     assert [stat.source_version for stat in await listed(opened)] == [after.source_version]
 
 
-async def test_fetch_takes_the_wanted_version(
-    place: Place, opened: Source, tmp_path: Path
-) -> None:
+async def test_fetch_takes_the_wanted_version(place: Place, opened: Source, tmp_path: Path) -> None:
     """The version that is there can be wanted, and is what comes."""
     await place.put("page.md", b"content")
     version = (await looked_at(opened, "page.md")).source_version
@@ -350,9 +349,7 @@ async def test_fetch_takes_the_wanted_version(
     assert document.source_version == version
 
 
-async def test_overwritten_version_is_refused(
-    place: Place, opened: Source, tmp_path: Path
-) -> None:
+async def test_overwritten_version_is_refused(place: Place, opened: Source, tmp_path: Path) -> None:
     """A wanted version that was overwritten is a retryable error, never the newer content."""
     await place.put("page.md", b"before")
     version = (await looked_at(opened, "page.md")).source_version
@@ -363,9 +360,7 @@ async def test_overwritten_version_is_refused(
 
 
 @pytest.mark.parametrize("version", [None, "some-version"])
-async def test_missing_document(
-    opened: Source, tmp_path: Path, version: str | None
-) -> None:
+async def test_missing_document(opened: Source, tmp_path: Path, version: str | None) -> None:
     """What isn't there has no look, and its fetch says that it is gone for good."""
     assert await opened.stat("folder/nothing.md") is None
     with pytest.raises(DocumentGone) as caught:
