@@ -1,6 +1,7 @@
 """The kind `folder`: a directory tree on this machine."""
 
 import asyncio
+import errno
 import mimetypes
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -21,7 +22,7 @@ from contracts.errors import (
 from contracts.keys import is_unfinished
 from contracts.sources import DocumentStat, SourceConfig, StagedDocument
 from sources.content import ContentFile, check_size
-from sources.selection import check_options, selects
+from sources.selection import check_options, may_hold, selects
 
 log = structlog.get_logger(__name__)
 
@@ -78,19 +79,22 @@ class FolderSource:
         try:
             with os.scandir(self._root / below) as found:
                 entries = [(self._sort_key(entry), entry) for entry in found]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return  # deleted while we walk; its documents are looked at one by one
         except PermissionError as error:
             raise AccessRefused(
                 f"the folder {self._root / below} can't be read: give this user the right to, "
                 "or exclude it"
             ) from error
+        except OSError as error:
+            raise _unavailable(self._root / below, error) from error
         for _, entry in sorted(entries, key=lambda pair: pair[0]):
             key = f"{below}{entry.name}"
             if entry.is_symlink() or not _is_text(key):
                 continue
             if entry.is_dir():
-                yield from self._walk(f"{key}/")
+                if may_hold(self._config, f"{key}/"):
+                    yield from self._walk(f"{key}/")
             elif self._selects(key) and (stat := self._stat(key)) is not None:
                 yield stat
 
@@ -125,7 +129,13 @@ class FolderSource:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except PermissionError as error:
-            raise AccessRefused(f"{self._root / key} can't be looked at") from error
+            raise AccessRefused(
+                f"{self._root / key} can't be looked at: give this user the right to"
+            ) from error
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return None
+            raise _unavailable(self._root / key, error) from error
         return _document_stat(key, status) if S_ISREG(status.st_mode) else None
 
     async def fetch(
@@ -136,13 +146,19 @@ class FolderSource:
 
     def _fetch(self, key: str, into: Path, wanted: str | None, max_bytes: int) -> StagedDocument:
         path = self._root / key
+        # Looked at first: `_is_ours` keeps the key below the root, and a pipe would block the open.
+        if not self._is_ours(key) or self._stat(key) is None:
+            self._check_root()
+            raise DocumentGone(f"{path} isn't there any more")
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError as error:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
             self._check_root()
             raise DocumentGone(f"{path} isn't there any more") from error
+        except PermissionError as error:
+            raise AccessRefused(f"{path} can't be read: give this user the right to") from error
         except OSError as error:
-            raise AccessRefused(f"{path} can't be read: {error.strerror}") from error
+            raise _unavailable(path, error) from error
         with os.fdopen(handle, "rb") as file, ContentFile(into, key, max_bytes) as content:
             before = _document_stat(key, os.fstat(file.fileno()))
             if wanted is not None and before.source_version != wanted:
@@ -195,6 +211,10 @@ def _document_stat(key: str, status: os.stat_result) -> DocumentStat:
         modified_at=datetime.fromtimestamp(status.st_mtime, UTC),
         media_type=mimetypes.guess_type(key)[0],
     )
+
+
+def _unavailable(path: Path, error: OSError) -> SourceUnavailable:
+    return SourceUnavailable(f"{path} can't be read now: {error.strerror}")
 
 
 def _is_text(key: str) -> bool:

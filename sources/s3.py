@@ -7,11 +7,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiobotocore.session
+from aiohttp import ClientPayloadError
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     NoCredentialsError,
+    ParamValidationError,
+    ProfileNotFound,
 )
 from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
@@ -65,8 +68,8 @@ class S3Source:
 
     async def check(self) -> None:
         """The bucket is there and can be listed."""
-        client = await self._opened()
         async with self._translated():
+            client = await self._opened()
             try:
                 await client.head_bucket(Bucket=self._bucket)
             except ClientError as error:
@@ -79,10 +82,10 @@ class S3Source:
 
     async def list_pages(self) -> AsyncGenerator[list[DocumentStat], None]:
         """Every document, in the ascending order that S3 lists in."""
-        client = await self._opened()
         token: dict[str, str] = {}
         while True:
             async with self._translated():
+                client = await self._opened()
                 answer = await client.list_objects_v2(
                     Bucket=self._bucket, Prefix=self._config.prefix, MaxKeys=PAGE, **token
                 )
@@ -102,17 +105,19 @@ class S3Source:
         return selects(self._config, key) and not is_folder_object(key, size)
 
     async def stat(self, doc_key: str) -> DocumentStat | None:
-        """What is there now."""
+        """What is there now. While the bucket is gone nothing is known to be deleted."""
         if not selects(self._config, doc_key):
             return None
-        client = await self._opened()
         async with self._translated():
+            client = await self._opened()
             try:
                 head = await client.head_object(Bucket=self._bucket, Key=doc_key)
             except ClientError as error:
-                if _code(error) in GONE:
-                    return None
-                raise
+                if _code(error) not in GONE:
+                    raise
+                # A HEAD answers the same bare 404 for a missing object and a missing bucket.
+                await self.check()
+                return None
         if not self._selects(doc_key, head["ContentLength"]):
             return None
         return _stat(doc_key, head)
@@ -121,9 +126,9 @@ class S3Source:
         self, doc_key: str, into: Path, *, source_version: str | None, max_bytes: int
     ) -> StagedDocument:
         """Stream the content; a wanted version is asked for by its ETag."""
-        client = await self._opened()
         condition = {"IfMatch": f'"{source_version}"'} if source_version is not None else {}
         async with self._translated():
+            client = await self._opened()
             try:
                 answer = await client.get_object(Bucket=self._bucket, Key=doc_key, **condition)
             except ClientError as error:
@@ -134,9 +139,9 @@ class S3Source:
                         f"{self._uri(doc_key)} has changed since this run first fetched it"
                     ) from error
                 raise
-            check_size(doc_key, answer["ContentLength"], max_bytes)
-            with ContentFile(into, doc_key, max_bytes) as content:
-                async with answer["Body"] as body:
+            async with answer["Body"] as body:
+                check_size(doc_key, answer["ContentLength"], max_bytes)
+                with ContentFile(into, doc_key, max_bytes) as content:
                     while block := await body.read(BLOCK):
                         content.write(block)
         if content.size != answer["ContentLength"]:
@@ -202,11 +207,15 @@ class S3Source:
                 "there are no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
                 "or a profile"
             ) from error
+        except ProfileNotFound as error:
+            raise ConfigurationError(f"{error}: correct AWS_PROFILE") from error
+        except ParamValidationError as error:
+            raise ConfigurationError(f"{where} can't be asked: {error}") from error
         except BotoConnectionError as error:
             raise NotReachable(
                 f"{where} doesn't answer: start it, or correct --endpoint-url"
             ) from error
-        except (BotoCoreError, OSError, TimeoutError) as error:
+        except (BotoCoreError, ClientPayloadError, OSError, TimeoutError) as error:
             raise SourceUnavailable(f"{where} failed: {error}") from error
 
 

@@ -16,6 +16,16 @@ def selects(config: SourceConfig, key: str) -> bool:
     return not any(fnmatchcase(key, pattern) for pattern in config.exclude)
 
 
+def may_hold(config: SourceConfig, folder: str) -> bool:
+    """Whether documents of the source can be below the folder, named with its slash. A pattern
+    that ends in `*` excludes all that is below a folder that it matches."""
+    if not (folder.startswith(config.prefix) or config.prefix.startswith(folder)):
+        return False
+    return not any(
+        pattern.endswith("*") and fnmatchcase(folder, pattern) for pattern in config.exclude
+    )
+
+
 def check_options(config: SourceConfig, known: frozenset[str]) -> None:
     """Refuse options that the kind doesn't know."""
     unknown = sorted(set(config.options) - known)

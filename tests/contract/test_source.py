@@ -21,6 +21,7 @@ from contracts.errors import (
     DocumentChanged,
     DocumentGone,
     OversizedDocument,
+    SluiceError,
     SourceError,
     SourceUnavailable,
 )
@@ -420,3 +421,30 @@ async def test_vanished_place_is_never_an_empty_listing(place: Place, opened: So
     await place.vanish()
     with pytest.raises(SourceError):
         await listed(opened)
+
+
+async def test_vanished_place_deletes_nothing(place: Place, opened: Source, tmp_path: Path) -> None:
+    """When bucket or root is gone, neither a look nor a fetch takes its documents for deleted."""
+    await place.put("page.md", b"x")
+    await looked_at(opened, "page.md")
+    await place.vanish()
+    with pytest.raises(SluiceError):
+        await opened.stat("page.md")
+    if isinstance(place, MemoryPlace):
+        return  # its fetches fail by key
+    with pytest.raises(SluiceError) as caught:
+        await fetch(opened, "page.md", tmp_path / "content")
+    assert not isinstance(caught.value, DocumentGone)
+
+
+@pytest.mark.parametrize("key", ["below/private.md", "x" * 300])
+async def test_fetch_selects_as_looks_do(place: Place, tmp_path: Path, key: str) -> None:
+    """What a look doesn't show is gone for a fetch too, or was never a possible name."""
+    await place.put("page.md", b"x")
+    source = place.open()
+    try:
+        assert await source.stat(key) is None
+        with pytest.raises(DocumentGone):
+            await fetch(source, key, tmp_path / "content")
+    finally:
+        await source.close()

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import AccessRefused, DocumentChanged, SourceError, SourceUnavailable
+from contracts.errors import (
+    AccessRefused,
+    DocumentChanged,
+    DocumentGone,
+    SourceError,
+    SourceUnavailable,
+)
 from contracts.sources import SourceConfig
 from sources import folder
 from sources.content import ContentFile
@@ -147,3 +153,65 @@ async def test_address_is_a_file_url(tmp_path: Path) -> None:
     document = await source.fetch("a b%.md", tmp_path / "x", source_version=None, max_bytes=100)
     assert document.uri.startswith("file:///")
     assert document.uri.endswith("/root/a%20b%25.md")
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [{"exclude": ("private/*",)}, {"exclude": ("*vate/*",)}, {"prefix": "pub"}],
+)
+async def test_folder_without_documents_is_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, narrowed: dict[str, str | tuple[str, ...]]
+) -> None:
+    """A folder that prefix or patterns leave out may be unreadable."""
+    root = tmp_path / "root"
+    config = opened(root)._config.model_copy(update=narrowed)
+    for name in ("private", "public"):
+        (root / name).mkdir()
+        (root / name / "page.md").write_bytes(CONTENT)
+    monkeypatch.setattr(os, "scandir", _refusing("private"))
+    assert await keys(KIND.open(config)) == ["public/page.md"]
+
+
+@pytest.mark.parametrize("inner", ["private/*.txt", "private", "*.md"])
+async def test_folder_with_documents_is_entered(tmp_path: Path, inner: str) -> None:
+    """A pattern that leaves out some of a folder, or only its name, doesn't leave out the rest."""
+    root = tmp_path / "root"
+    config = opened(root)._config.model_copy(update={"exclude": (inner,)})
+    (root / "private").mkdir()
+    for name in ("page.rst", "page.txt", "page.md"):
+        (root / "private" / name).write_bytes(CONTENT)
+    assert "private/page.rst" in await keys(KIND.open(config))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["../secret.txt", "below/../../secret.txt", "link/secret.txt", "below", "page.md/x", "pipe"],
+)
+async def test_fetch_stays_below_the_root(tmp_path: Path, key: str) -> None:
+    """A key that leads out of the root, or to no file, is gone for a fetch: nothing is read."""
+    root = tmp_path / "root"
+    source = opened(root)
+    (tmp_path / "secret.txt").write_bytes(b"secret")
+    (root / "below").mkdir()
+    (root / "page.md").write_bytes(CONTENT)
+    (root / "link").symlink_to(tmp_path)
+    os.mkfifo(root / "pipe")
+    with pytest.raises(DocumentGone):
+        await source.fetch(key, tmp_path / "x", source_version=None, max_bytes=100)
+    assert not (tmp_path / "x").exists()
+
+
+async def test_failing_disk_is_retryable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input or output error of the disk is a source that doesn't answer, nothing deleted."""
+
+    def scandir(path: Path) -> object:
+        if path.name == "broken":
+            raise OSError(5, "Input/output error", str(path))
+        return real(path)
+
+    real = os.scandir
+    source = opened(tmp_path / "root")
+    (tmp_path / "root" / "broken").mkdir()
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(SourceUnavailable, match="Input/output error"):
+        await keys(source)

@@ -152,3 +152,29 @@ async def test_closing_twice_is_harmless() -> None:
     source = opened(9)
     await source.close()
     await source.close()
+
+
+async def test_content_that_breaks_off(tmp_path: Path) -> None:
+    """A connection that ends inside the content is retryable, never half a document."""
+    head = b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: "e"\r\n\r\nonly this'
+    async with answering(head) as source:
+        error = await failure(source, tmp_path / "x")
+    assert isinstance(error, SourceUnavailable)
+    assert error.retryable
+
+
+async def test_unknown_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile that isn't there is a wrong setting, named."""
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    source = opened(9)
+    with pytest.raises(ConfigurationError, match=r"\(nobody\) could not be found: correct"):
+        await source.check()
+    await source.close()
+
+
+async def test_impossible_bucket_name() -> None:
+    """A name that no bucket can have is a wrong setting, not a server that doesn't answer."""
+    source = opened(9, bucket="Not a bucket!")
+    with pytest.raises(ConfigurationError, match="Invalid bucket name"):
+        await source.check()
+    await source.close()
