@@ -1,7 +1,8 @@
 """`sluice up` and `sluice demo`: a whole stack in one process."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,15 +33,20 @@ def up(json_: Json = False) -> None:
     asyncio.run(run_up(settings, announce))
 
 
-def demo() -> None:
+def demo(
+    corpus: Annotated[
+        Path | None, typer.Option(help="Another folder with documents/ and MANIFEST.json.")
+    ] = None,
+) -> None:
     """The main job, told and checked step by step, on the documents shipped for it."""
-    from sluice.demo import run_demo  # noqa: PLC0415
+    from sluice.demo import FOLDER, run_demo  # noqa: PLC0415
+    from sluice.demo_story import CORPUS  # noqa: PLC0415
 
     def say(line: str) -> None:
         output.say(line)
         output.flush()
 
-    asyncio.run(run_demo(say))
+    asyncio.run(run_demo(say, FOLDER, corpus or CORPUS))
 
 
 def register(app: typer.Typer) -> None:

@@ -52,7 +52,7 @@ class Up:
         return ApiClient(self.address, key)
 
     def kill(self) -> None:
-        """kill -9 of the stack, Temporal's server included."""
+        """Kill -9 of the stack, Temporal's server included."""
         for file in (self.state / "pids").iterdir():
             pid = json.loads(file.read_text())["pid"]
             os.kill(pid, signal.SIGKILL)
