@@ -38,7 +38,10 @@ class Database:
 
     def __init__(self, url: str) -> None:
         in_memory = url == "sqlite+aiosqlite://"
-        options: dict[str, Any] = {"poolclass": StaticPool} if in_memory else {"pool_size": 8, "pool_reset_on_return": None}
+        options: dict[str, Any] = {"poolclass": StaticPool}
+        if not in_memory:
+            # Every transaction ends here, so there is nothing to reset.
+            options = {"pool_size": 8, "pool_reset_on_return": None}
         self.engine: AsyncEngine = create_async_engine(url, **options)
         self._writing = asyncio.Lock()
         # In memory there is one connection, so a read can't overlap a write.

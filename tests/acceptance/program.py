@@ -1,4 +1,4 @@
-"""The program as a person starts it: `sluice up` in a process of its own, and commands beside it."""
+"""The program as a person starts it: `sluice up` as a process, and commands beside it."""
 
 import asyncio
 import json
@@ -73,7 +73,9 @@ class Up:
 async def up(state: Path, **more: str) -> AsyncIterator[Up]:
     """Start the stack, wait until it answers, and end it as Ctrl-C does."""
     process = await asyncio.create_subprocess_exec(
-        str(SLUICE), "up", "--json",
+        str(SLUICE),
+        "up",
+        "--json",
         env=environment(state, **more),
         cwd=state.parent,
         stdout=asyncio.subprocess.PIPE,
@@ -87,7 +89,7 @@ async def up(state: Path, **more: str) -> AsyncIterator[Up]:
     try:
         async with asyncio.timeout(BOUND):
             announced = await process.stdout.readline()
-        assert announced, [record for record in stack.lines[-5:]]
+        assert announced, stack.lines[-5:]
         stack.address = json.loads(announced)["api"]
         yield stack
     finally:

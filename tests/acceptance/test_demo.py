@@ -46,18 +46,32 @@ def statuses() -> dict[str, DocumentStatus]:
 
 def hit(document: str, text: str) -> SearchHit:
     place = Located(
-        chunk_id="c", source_id="s", doc_key=document, run_id="s.1", from_seq=1, text_hash="h",
-        prefix_length=0, address=PackAddress(pack="p", offset=0, length=1),
+        chunk_id="c",
+        source_id="s",
+        doc_key=document,
+        run_id="s.1",
+        from_seq=1,
+        text_hash="h",
+        prefix_length=0,
+        address=PackAddress(pack="p", offset=0, length=1),
     )
     return SearchHit(score=1.0, text=text, chunk=place)
 
 
 def run(state: RunState, embedded: int) -> RunRecord:
-    return RunRecord.model_validate({
-        "source_id": "s", "seq": 3, "run_id": "s.3", "generation": 1, "base_seq": 2,
-        "state": state, "cause": "change", "counts": RunCounts(embedded=embedded),
-        "started_at": "2026-01-01T00:00:00Z",
-    })
+    return RunRecord.model_validate(
+        {
+            "source_id": "s",
+            "seq": 3,
+            "run_id": "s.3",
+            "generation": 1,
+            "base_seq": 2,
+            "state": state,
+            "cause": "change",
+            "counts": RunCounts(embedded=embedded),
+            "started_at": "2026-01-01T00:00:00Z",
+        }
+    )
 
 
 def test_the_expected_outcomes_pass() -> None:

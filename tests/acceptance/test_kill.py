@@ -34,7 +34,8 @@ def write_first(root: Path) -> None:
 
 def write_second(root: Path) -> None:
     """Two changes, one addition, one deletion."""
-    (root / "0.md").write_text("# Report 0\n\nReport 0 tells of davit0.\n\n## More\n\nAlso of buoy0.\n")
+    more = "## More\n\nAlso of buoy0.\n"
+    (root / "0.md").write_text(f"# Report 0\n\nReport 0 tells of davit0.\n\n{more}")
     (root / "1.md").write_text("# Report 1\n\nReport 1 tells of davit1.\n")
     (root / "8.md").write_text("# Report 8\n\nReport 8 tells of anchor8.\n")
     (root / "7.md").unlink()
@@ -80,10 +81,10 @@ def kill_at(stack: Up, phase: str, killed: asyncio.Event) -> None:
     event, activity = PHASES[phase]
 
     def watch(record: dict[str, Any]) -> None:
-        if record.get("event") == event and record.get("activity") == activity:
-            if not killed.is_set():
-                killed.set()
-                stack.kill()
+        begun = record.get("event") == event and record.get("activity") == activity
+        if begun and not killed.is_set():
+            killed.set()
+            stack.kill()
 
     stack.watchers.append(watch)
 
@@ -113,7 +114,5 @@ async def test_a_killed_stack_goes_on_where_it_was(
         await until(lambda: settled(client, before))
         assert await contents(client) == expected(root)
         for word in ("anchor0", "anchor1", "anchor7", "buoy7", "buoy1"):
-            answer = await client.search(
-                SearchQuestion(text=word, sources=(SOURCE,), limit=30)
-            )
+            answer = await client.search(SearchQuestion(text=word, sources=(SOURCE,), limit=30))
             assert not any(word in hit.text for hit in answer.hits)

@@ -218,7 +218,7 @@ async def test_a_store_that_lost_a_chunk_fails_the_gate_and_is_restaged(tmp_path
 
 
 async def test_a_rejected_run_leaves_no_trace(tmp_path: Path) -> None:
-    """After the purge every store and the catalog are as before, and the next run takes the keys."""
+    """After the purge stores and catalog are as before, and the next run takes the keys."""
     documents = first_state()
     async with bench(tmp_path, documents) as world:
         await world.promoted(await world.staged())

@@ -44,8 +44,15 @@ def keys(decoded: list[Decoded], operation: Operation) -> list[str]:
 
 
 PUT = [
-    "plain.txt", "dir/with space.txt", "a+b=c&d.txt", "ünï/日本.txt", "per%20cent.txt",
-    "q'(x)!*~.txt", "copied +.txt", "mp/big 1.bin", "cond",
+    "plain.txt",
+    "dir/with space.txt",
+    "a+b=c&d.txt",
+    "ünï/日本.txt",
+    "per%20cent.txt",
+    "q'(x)!*~.txt",
+    "copied +.txt",
+    "mp/big 1.bin",
+    "cond",
 ]
 
 
@@ -91,7 +98,9 @@ def test_what_nobody_understands_is_parked(body: bytes) -> None:
 def test_explicit_nulls_are_absent_members() -> None:
     """Re-emitted records write absent members as null."""
     record = {
-        "eventSource": "aws:s3", "eventVersion": "2.1", "eventName": "ObjectRemoved:Delete",
+        "eventSource": "aws:s3",
+        "eventVersion": "2.1",
+        "eventName": "ObjectRemoved:Delete",
         "s3": {
             "bucket": {"name": "b"},
             "object": {"key": "k", "size": None, "eTag": None, "versionId": None},
@@ -105,7 +114,9 @@ def test_explicit_nulls_are_absent_members() -> None:
 def test_a_key_of_broken_utf8_is_parked() -> None:
     """A key that can't be decoded names no object, so nothing is guessed."""
     record = {
-        "eventSource": "aws:s3", "eventVersion": "2.1", "eventName": "ObjectCreated:Put",
+        "eventSource": "aws:s3",
+        "eventVersion": "2.1",
+        "eventName": "ObjectCreated:Put",
         "s3": {"bucket": {"name": "b"}, "object": {"key": "%ff%fe", "size": 1}},
     }
     assert decode(json.dumps({"Records": [record]})).action is Action.PARK

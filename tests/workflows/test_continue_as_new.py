@@ -29,8 +29,10 @@ async def impatient_server() -> AsyncIterator[Client]:
         port=port,
         dev_server_existing_path=str(temporal_binary()),
         dev_server_extra_args=[
-            "--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={SUGGEST_AFTER}",
-            "--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000",
+            "--dynamic-config-value",
+            f"limit.historyCount.suggestContinueAsNew={SUGGEST_AFTER}",
+            "--dynamic-config-value",
+            "history.transferProcessorMaxPollRPS=1000",
         ],
     )
     try:
@@ -67,9 +69,7 @@ async def test_a_busy_coordinator_and_a_long_run_continue_as_new_and_lose_nothin
 
 async def arrived(texts: object, count: int) -> bool:
     answers = [await texts(f"thing{n}") for n in range(count)]  # type: ignore[operator]
-    return all(
-        any(f"thing{n}." in text for text in found) for n, found in enumerate(answers)
-    )
+    return all(any(f"thing{n}." in text for text in found) for n, found in enumerate(answers))
 
 
 async def first_run_of(client: Client, workflow_id: str) -> str:

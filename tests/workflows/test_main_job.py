@@ -1,5 +1,6 @@
 """The main job through real workflows: changes, failures, deletions, rollback, removal."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from world import World, small_world
 from activities.ports import Limits
 from contracts.errors import CorruptDocument, EmbeddingUnavailable, SourceUnavailable
 from contracts.runs import OutcomeStatus, RunState
-from workflows import stages
+from workflows import calls, coordinator, stages
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -42,9 +43,7 @@ async def test_a_first_crawl_is_searchable(client: Client, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["queues", "one process"])
-async def test_one_change_embeds_one_chunk(
-    client: Client, tmp_path: Path, whole: bool
-) -> None:
+async def test_one_change_embeds_one_chunk(client: Client, tmp_path: Path, whole: bool) -> None:
     """A changed document is replaced at the flip, and only its chunk is bought."""
     async with small_world(client, tmp_path, three_documents(), whole=whole) as world:
         seq = await filled(world)
@@ -53,7 +52,8 @@ async def test_one_change_embeds_one_chunk(
         await world.changed("b.md")
         run = await world.ended(seq, RunState.PROMOTED)
         assert world.embedder.bought - bought == 1
-        assert (run.counts.embedded, run.counts.chunks_opened, run.counts.chunks_closed) == (1, 1, 1)
+        counts = run.counts
+        assert (counts.embedded, counts.chunks_opened, counts.chunks_closed) == (1, 1, 1)
         assert any("buoys" in text for text in await world.texts("buoys"))
         assert not any("bollards" in text for text in await world.texts("bollards"))
 
@@ -156,8 +156,6 @@ async def test_an_unreachable_source_fails_the_run_and_keeps_the_keys(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan that can't look gives its keys back, and a later run uses them."""
-    from workflows import calls
-
     monkeypatch.setattr(calls.RETRY, "maximum_attempts", 1)
     async with small_world(client, tmp_path, three_documents()) as world:
         seq = await filled(world)
@@ -256,9 +254,7 @@ async def test_a_removed_source_is_unknown_and_leaves_nothing(
 
 async def test_a_large_run_goes_through_the_window(client: Client, tmp_path: Path) -> None:
     """Many batches, few in flight: every document arrives, each counted once."""
-    documents = {
-        f"{n:03}.txt": f"Document {n} tells of item{n}.\n".encode() for n in range(57)
-    }
+    documents = {f"{n:03}.txt": f"Document {n} tells of item{n}.\n".encode() for n in range(57)}
     limits = Limits(batch_documents=5)
     async with small_world(client, tmp_path, documents, limits=limits) as world:
         await world.crawl()
@@ -284,8 +280,6 @@ async def test_a_terminated_run_is_found_and_purged(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run whose workflow is gone never blocks its source."""
-    from workflows import coordinator
-
     monkeypatch.setattr(coordinator, "RECONCILE_EVERY", 1.0)
     async with small_world(client, tmp_path, three_documents()) as world:
         seq = await filled(world)
@@ -315,8 +309,6 @@ async def test_outcomes_are_kept_by_document_and_stage(client: Client, tmp_path:
 
 def texts_of(history: WorkflowHistory) -> str:
     """Everything that a history holds, base64 payloads decoded."""
-    import base64
-
     found = [history.to_json()]
 
     def walk(value: object) -> None:

@@ -12,10 +12,14 @@ from sluice.worker import WORKFLOWS, workflow_runner
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.json"))
 
 
+def recorded(path: Path) -> WorkflowHistory:
+    return WorkflowHistory.from_json(path.stem, path.read_text())
+
+
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_recorded_history_replays(path: Path) -> None:
     """No workflow that runs now would be stuck by this code."""
-    history = WorkflowHistory.from_json(path.stem, path.read_text())
+    history = recorded(path)
     replayer = Replayer(
         workflows=list(WORKFLOWS),
         data_converter=pydantic_data_converter,
