@@ -9,7 +9,8 @@ from typing import Final
 from documents import tokens
 
 LARGE_ATOM: Final = 100  # tokens; a larger one is split further
-CHARACTERS_AT_ONCE: Final = 200  # of a text without any blank
+# Of a text without any blank. Each may take four tokens, and a prefix must fit beside them.
+CHARACTERS_AT_ONCE: Final = 64
 
 _HEADING: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*$")
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
