@@ -70,7 +70,8 @@ def chunks(text: str, pages: Sequence[Page] = ()) -> list[Chunk]:
     Bodies are exact slices, in order, that don't overlap and leave out blanks only; prefix and
     body together have at most `MOST` tokens.
     """
-    return [_chunk(text, pages, grown) for grown in _grow(text)]
+    grown = (_chunk(text, pages, open_) for open_ in _grow(text))
+    return [chunk for chunk in grown if chunk.body]
 
 
 def _grow(text: str) -> Iterator[_Open]:

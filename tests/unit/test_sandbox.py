@@ -1,6 +1,7 @@
 """Parsing in child processes: killed, timed out, replaced, and never in the way of the next."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -155,10 +156,8 @@ async def test_a_deep_document_is_refused_or_read_but_kills_nobody(tmp_path: Pat
     """Nesting of a hundred thousand levels ends as text or as an error of the tree."""
     deep = write(tmp_path, "deep.html", "<div>" * 100_000 + "text" + "</div>" * 100_000)
     async with parser() as opened:
-        try:
+        with contextlib.suppress(CorruptDocument, DangerousDocument, EmptyDocument, ParserDied):
             await opened.chunk(deep, "deep.html", None)
-        except (CorruptDocument, DangerousDocument, EmptyDocument, ParserDied) as error:
-            assert str(error)
         await good(opened, tmp_path)
 
 
