@@ -1,6 +1,8 @@
 """The one classifier: errors of the tree become Temporal failures that are retried or not, and
 every log line of an activity carries its correlation ids."""
 
+import os
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,8 @@ from contracts.errors import SluiceError
 from contracts.runs import RunTicket
 
 log = structlog.get_logger("activities")
+
+WORKER = f"{os.getpid()}@{socket.gethostname()}"
 
 
 def _run_of(arguments: Sequence[object]) -> str | None:
@@ -44,6 +48,7 @@ class _Translating(ActivityInboundInterceptor):
             activity=info.activity_type,
             attempt=info.attempt,
             run=_run_of(input.args),
+            worker=WORKER,
         )
         log.info("activity started")
         try:
