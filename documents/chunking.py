@@ -9,7 +9,7 @@ into step at the next chosen atom.
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.documents import Chunk
@@ -70,8 +70,9 @@ def chunks(text: str, pages: Sequence[Page] = ()) -> list[Chunk]:
     Bodies are exact slices, in order, that don't overlap and leave out blanks only; prefix and
     body together have at most `MOST` tokens.
     """
-    grown = (_chunk(text, pages, open_) for open_ in _grow(text))
-    return [chunk for chunk in grown if chunk.body]
+    fitting = (part for grown in _grow(text) for part in _fitting(text, grown))
+    found = (_chunk(text, pages, part) for part in fitting)
+    return [chunk for chunk in found if chunk.body]
 
 
 def _grow(text: str) -> Iterator[_Open]:
@@ -121,6 +122,17 @@ def _header_for(block: Block, atom: Atom) -> str:
     if not block.header or atom.start < block.start + len(block.header):
         return ""
     return block.header if tokens.count(block.header) <= MOST_TABLE_HEADER else ""
+
+
+def _fitting(text: str, grown: _Open) -> Iterator[_Open]:
+    """The chunk, or halves of it: a text may have a few tokens more than its parts."""
+    start, end = grown.atoms[0].start, grown.atoms[-1].end
+    if len(grown.atoms) == 1 or tokens.count(grown.prefix + text[start:end]) <= MOST:
+        yield grown
+        return
+    middle = len(grown.atoms) // 2
+    for atoms_ in (grown.atoms[:middle], grown.atoms[middle:]):
+        yield from _fitting(text, replace(grown, atoms=atoms_))
 
 
 def _is_full(growing: _Open, atom: Atom) -> bool:

@@ -133,3 +133,9 @@ def test_a_line_of_two_megabytes_is_cut(text: str) -> None:
     found = chunks(text)
     assert len(found) > 100
     assert max(chunk.tokens for chunk in found) <= MOST
+
+
+def test_a_text_with_more_tokens_than_its_parts_is_cut_again() -> None:
+    """Counting parts is no bound of the whole: tokens don't only merge across a cut."""
+    found = chunks("type" * 600)
+    assert max(chunk.tokens for chunk in found) <= MOST
