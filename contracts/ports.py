@@ -89,7 +89,12 @@ class Parser(Protocol):
         """Hash of everything but the content that decides the result."""
 
     async def chunk(self, path: Path, doc_key: str, media_type: str | None) -> ChunkedDocument:
-        """Parse, clean and chunk the content of a file; `ParseError` if it can't be done."""
+        """Parse, clean and chunk the content of a file.
+
+        Raises:
+            ParseError: the content can't become chunks.
+            UnexpectedFailure: the parser failed, not the content.
+        """
 
     async def close(self) -> None:
         """End the child processes."""

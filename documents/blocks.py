@@ -9,15 +9,17 @@ from typing import Final
 from documents import tokens
 
 LARGE_ATOM: Final = 100  # tokens; a larger one is split further
+# A longer line is text that starts with a hash. Each chunk below carries the headings above it.
+LONGEST_HEADING: Final = 300  # characters
 # Of a text without any blank. Each may take four tokens, and a prefix must fit beside them.
 CHARACTERS_AT_ONCE: Final = 64
 
-_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*$")
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(?=\S)")
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _SENTENCE: Final = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[\u3002\uff01\uff1f])")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+$")
 _WORD: Final = re.compile(r"\S+\s*")
-_RULE: Final = re.compile(r"\|?[ \t:|-]+\|[ \t:|-]*$")
+_RULE: Final = re.compile(r"[ \t:|-]+")
 
 
 class Kind(Enum):
@@ -51,12 +53,17 @@ class Atom:
     last: bool  # of its block
 
 
-def blocks(text: str) -> Iterator[Block]:
-    """The blocks of a text, in order."""
+def blocks(text: str, *, marked: bool = True) -> Iterator[Block]:
+    """The blocks of a text, in order.
+
+    In a text that isn't marked up (code, a log) a hash is a comment and a bar an operator:
+    each stretch without a blank line is a block of lines.
+    """
     lines = [(match.start(), match.end()) for match in _LINE.finditer(text)]
     place = 0
     while place < len(lines):
-        stop, kind = _block_end(text, lines, place)
+        ends = _block_end if marked else _stretch_end
+        stop, kind = ends(text, lines, place)
         # Blank lines belong to the block before them.
         while stop < len(lines) and not text[slice(*lines[stop])].strip():
             stop += 1
@@ -67,7 +74,7 @@ def blocks(text: str) -> Iterator[Block]:
 def _block_end(text: str, lines: list[tuple[int, int]], place: int) -> tuple[int, Kind]:
     """Where the block that starts at a line ends, and what it is."""
     first = _line(text, lines[place])
-    if _HEADING.match(first):
+    if _heading(first):
         return place + 1, Kind.HEADING
     if fence := _FENCE.match(first):
         return _fence_end(text, lines, place, fence.group(1)), Kind.CODE
@@ -78,12 +85,36 @@ def _block_end(text: str, lines: list[tuple[int, int]], place: int) -> tuple[int
     return stop, kind
 
 
+def _stretch_end(text: str, lines: list[tuple[int, int]], place: int) -> tuple[int, Kind]:
+    """Where the lines up to the next blank one end."""
+    stop = place + 1
+    while stop < len(lines) and text[slice(*lines[stop])].strip():
+        stop += 1
+    return stop, Kind.CODE
+
+
 def _line(text: str, span: tuple[int, int]) -> str:
     return text[span[0] : span[1]].rstrip("\n")
 
 
+def _heading(line: str) -> tuple[int, str] | None:
+    """Level and title, if the line is an ATX heading (CommonMark 0.31, section 4.2)."""
+    if len(line) > LONGEST_HEADING or not (match := _HEADING.match(line)):
+        return None
+    title = line[match.end() :].rstrip()
+    bare = title.rstrip("#")
+    # Hashes close a heading only behind a blank: the C# of a title stays.
+    if bare.endswith((" ", "\t")):
+        title = bare.rstrip()
+    return len(match.group(1)), title
+
+
+def _is_rule(line: str) -> bool:
+    return "-" in line and "|" in line[1:] and _RULE.fullmatch(line) is not None
+
+
 def _continues(line: str, kind: Kind) -> bool:
-    if not line.strip() or _HEADING.match(line) or _FENCE.match(line):
+    if not line.strip() or _heading(line) or _FENCE.match(line):
         return False
     return line.lstrip().startswith("|") is (kind is Kind.TABLE)
 
@@ -97,9 +128,9 @@ def _fence_end(text: str, lines: list[tuple[int, int]], place: int, fence: str) 
 
 def _block(text: str, lines: list[tuple[int, int]], first: int, stop: int, kind: Kind) -> Block:
     start, end = lines[first][0], lines[stop - 1][1]
-    if kind is Kind.HEADING and (match := _HEADING.match(_line(text, lines[first]))):
-        return Block(kind, start, end, level=len(match.group(1)), title=match.group(2))
-    if kind is Kind.TABLE and stop - first > 1 and _RULE.match(_line(text, lines[first + 1])):
+    if kind is Kind.HEADING and (heading := _heading(_line(text, lines[first]))):
+        return Block(kind, start, end, level=heading[0], title=heading[1])
+    if kind is Kind.TABLE and stop - first > 1 and _is_rule(_line(text, lines[first + 1])):
         return Block(kind, start, end, header=text[start : lines[first + 1][1]])
     return Block(kind, start, end)
 

@@ -16,12 +16,13 @@ from contracts.documents import Chunk
 from documents import tokens
 from documents.blocks import Atom, Block, Kind, atoms, blocks
 
-VERSION: Final = "chunking/1"
+VERSION: Final = "chunking/2"
 
 LEAST: Final = 100  # tokens, before an atom's hash may cut
 MOST: Final = 512  # tokens of prefix and body
 MOST_PREFIX: Final = 64  # tokens of the heading path
 MOST_TABLE_HEADER: Final = 128  # tokens; a longer one isn't repeated
+LONGEST_TABLE_HEADER: Final = 4_096  # characters; a longer one isn't even counted
 # Tokens from one chosen atom to the next, on average: atoms are chosen in proportion to their
 # size, so that words don't cut a text into smaller chunks than sentences do.
 BETWEEN_CUTS: Final = 160
@@ -64,21 +65,21 @@ class _Outline:
         return tuple(title for level, title in self._headings if level < above)
 
 
-def chunks(text: str, pages: Sequence[Page] = ()) -> list[Chunk]:
-    """Cut a cleaned text.
+def chunks(text: str, pages: Sequence[Page] = (), *, marked: bool = True) -> list[Chunk]:
+    """Cut a cleaned text; `marked` says whether its hashes and bars are headings and tables.
 
     Bodies are exact slices, in order, that don't overlap and leave out blanks only; prefix and
     body together have at most `MOST` tokens.
     """
-    fitting = (part for grown in _grow(text) for part in _fitting(text, grown))
+    fitting = (part for grown in _grow(text, marked=marked) for part in _fitting(text, grown))
     found = (_chunk(text, pages, part) for part in fitting)
     return [chunk for chunk in found if chunk.body]
 
 
-def _grow(text: str) -> Iterator[_Open]:
+def _grow(text: str, *, marked: bool) -> Iterator[_Open]:
     outline = _Outline()
     growing: _Open | None = None
-    for block in blocks(text):
+    for block in blocks(text, marked=marked):
         if block.kind is Kind.HEADING:
             if growing is not None and not growing.headings_only:
                 yield growing
@@ -120,6 +121,8 @@ def _heading_prefix(path: tuple[str, ...]) -> str:
 def _header_for(block: Block, atom: Atom) -> str:
     """The header of a table that goes on in another chunk."""
     if not block.header or atom.start < block.start + len(block.header):
+        return ""
+    if len(block.header) > LONGEST_TABLE_HEADER:
         return ""
     return block.header if tokens.count(block.header) <= MOST_TABLE_HEADER else ""
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from contracts.documents import Chunk
-from contracts.errors import ParseError
+from contracts.errors import SluiceError
 from contracts.ports import Parser
 
 
@@ -30,7 +30,7 @@ async def report(path: Path, parser: Parser) -> ParseReport:
     started = time.perf_counter()
     try:
         document = await parser.chunk(path, path.name, None)
-    except ParseError as error:
+    except SluiceError as error:
         return ParseReport(
             file=str(path),
             outcome="failed",

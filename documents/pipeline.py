@@ -10,6 +10,7 @@ from documents.parsers import chains, rich, text
 from documents.parsers.parsed import Content
 
 BETWEEN_PAGES = "\n\n"
+LONGEST_TITLE = 300  # characters
 
 
 def fingerprint() -> str:
@@ -38,11 +39,11 @@ def chunk(content: Content) -> ChunkedDocument:
         cleaned.append(cleaning.clean(page))
         offset += len(cleaned[-1]) + len(BETWEEN_PAGES)
     whole = BETWEEN_PAGES.join(cleaned)
-    found = chunking.chunks(whole, pages if parsed.numbered else ())
+    found = chunking.chunks(whole, pages if parsed.numbered else (), marked=parsed.marked)
     if not found:
         raise EmptyDocument(f"{content.name} has no text")
     return ChunkedDocument(
-        title=parsed.title,
+        title=cleaning.clean_line(parsed.title or "", LONGEST_TITLE) or None,
         media_type=parsed.media_type,
         parser=parsed.parser,
         pages=len(parsed.pages) if parsed.numbered else 0,

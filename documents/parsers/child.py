@@ -12,7 +12,13 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from contracts.errors import ParseError
+from contracts.errors import (
+    DangerousDocument,
+    ParseError,
+    ParserDied,
+    SluiceError,
+    UnexpectedFailure,
+)
 from documents import tokens
 from documents.parsers.parsed import Content
 from documents.pipeline import chunk
@@ -43,15 +49,16 @@ def _answer(job: dict[str, str | None]) -> dict[str, object]:
     content = Content(Path(job["path"] or ""), job["name"] or "", job["media_type"])
     try:
         document = chunk(content)
+        return {"document": document.model_dump_json(), **_memory()}
     except ParseError as error:
-        return {"error": error.name, "message": str(error), **_memory()}
+        failure: SluiceError = error
     except MemoryError:
-        return {
-            "error": "ParserDied",
-            "message": f"{content.name} needs more memory than a parser may take",
-            **_memory(),
-        }
-    return {"document": document.model_dump_json(), **_memory()}
+        failure = ParserDied(f"{content.name} needs more memory than a parser may take")
+    except RecursionError:
+        failure = DangerousDocument(f"{content.name} is nested too deeply")
+    except Exception as error:  # noqa: BLE001 - a fault of ours must not end as a silent death
+        failure = UnexpectedFailure(f"{content.name}: {type(error).__name__}: {error}")
+    return {"error": failure.name, "message": str(failure), **_memory()}
 
 
 def _memory() -> dict[str, int]:

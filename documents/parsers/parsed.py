@@ -17,6 +17,11 @@ class Content:
         """The ending of the name, lower case, with its dot."""
         return PurePosixPath(self.name).suffix.lower()
 
+    @property
+    def plain_media_type(self) -> str:
+        """The media type without its parameters, lower case; empty where there is none."""
+        return (self.media_type or "").partition(";")[0].strip().lower()
+
 
 @dataclass(frozen=True)
 class Parsed:
@@ -27,4 +32,5 @@ class Parsed:
     parser: str  # name and version
     title: str | None = None
     numbered: bool = False  # whether the pages are pages of a document
+    marked: bool = True  # whether headings and tables are to be looked for
     warnings: tuple[str, ...] = ()

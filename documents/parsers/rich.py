@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +21,24 @@ from contracts.errors import (
     ParserTimedOut,
     UnsupportedDocument,
 )
+from documents.cleaning import clean_line
 from documents.parsers.parsed import Content, Parsed
 
-VERSION: Final = "xberg/1.3.9"
+VERSION: Final = "xberg/1.3.9-2"  # the parser's, and behind the dash ours
 
 SECONDS: Final = 100  # the parser's own limit; the sandbox's is the one that counts
 MEBIBYTE: Final = 1024 * 1024
 TESSDATA: Final = Path("/usr/share/tesseract-ocr/5/tessdata")
 LONGEST_NESTING: Final = 3  # archives in mails in archives
+LONGEST_PATH: Final = 80  # characters of a member's name in its heading
 
+# The parser's own text of these is their members' once more, in an order that changes.
+ARCHIVES: Final = (
+    "application/zip",
+    "application/gzip",
+    "application/x-tar",
+    "application/x-7z-compressed",
+)
 # Formats whose pages without text are pictures of text.
 PICTURES: Final = ("application/pdf", "image/")
 # The parser puts a page's metadata before its text.
@@ -51,6 +60,7 @@ _CLASSES: Final[tuple[tuple[str, type[ParseError]], ...]] = (
     ("unsupported", UnsupportedDocument),
     ("no extractor", UnsupportedDocument),
     ("cannot detect", UnsupportedDocument),
+    ("transcription", UnsupportedDocument),
     ("mime", UnsupportedDocument),
 )
 
@@ -61,6 +71,18 @@ def tessdata() -> Path | None:
         if place and any(Path(place).glob("*.traineddata")):
             return Path(place)
     return None
+
+
+@cache
+def suffixes() -> frozenset[str]:
+    """Endings of names that the parser knows, lower case, with their dot."""
+    return frozenset(f".{known.extension}" for known in xberg.list_supported_formats())
+
+
+@cache
+def media_types() -> frozenset[str]:
+    """Media types that the parser knows."""
+    return frozenset(known.mime_type for known in xberg.list_supported_formats())
 
 
 def configuration(data: Path | None) -> xberg.ExtractionConfig:
@@ -118,13 +140,21 @@ def parse(content: Content) -> Parsed:
         kind="bytes",
         bytes=content.path.read_bytes(),
         filename=Path(content.name).name,
-        mime_type=content.media_type if not content.suffix else None,
+        mime_type=_told(content),
     )
     try:
         result = asyncio.run(xberg.extract(given, configuration(data)))
     except Exception as error:
         raise _classified(content.name, error) from error
+    if not result.results:
+        raise CorruptDocument(f"{content.name} has nothing that the parser could read")
     return _parsed(content, result.results[0], recognized=data is not None)
+
+
+def _told(content: Content) -> str | None:
+    """The media type where it is the best that is known; else the parser looks itself."""
+    known = content.plain_media_type
+    return known if content.suffix not in suffixes() and known in media_types() else None
 
 
 def _classified(name: str, error: Exception) -> ParseError:
@@ -137,10 +167,13 @@ def _classified(name: str, error: Exception) -> ParseError:
 
 
 def _parsed(content: Content, document: xberg.ExtractedDocument, *, recognized: bool) -> Parsed:
+    if document.mime_type == "text/plain" and content.suffix not in suffixes():
+        # Text doesn't come here: that is what the parser calls what it doesn't know.
+        raise UnsupportedDocument(f"{content.name} is of no type that can be parsed")
     numbered = bool(document.pages)
     pages = list(_pages(document))
     empty = [number for number, page in enumerate(pages, 1) if not page.strip()]
-    members = [text for child in document.children or [] for text in _member(child, 1)]
+    members = [text for child in _children(document) for text in _member(child)]
     if members and pages:
         pages[-1] = "\n\n".join([pages[-1], *members])
     pictures = document.mime_type.startswith(PICTURES)
@@ -164,19 +197,36 @@ def _parsed(content: Content, document: xberg.ExtractedDocument, *, recognized: 
 
 def _pages(document: xberg.ExtractedDocument) -> Iterator[str]:
     if not document.pages:
-        yield _FRONT_MATTER.sub("", document.content)
+        yield _FRONT_MATTER.sub("", _own_text(document))
         return
     for page in document.pages:
         notes = page.speaker_notes
         yield f"{page.content}\n\nNotes: {notes}" if notes else page.content
 
 
-def _member(entry: xberg.ArchiveEntry, depth: int) -> Iterator[str]:
+def _own_text(document: xberg.ExtractedDocument) -> str:
+    """The text without that of its members, which some formats have in both places."""
+    if document.mime_type in ARCHIVES:
+        return ""
+    members = _children(document)
+    places = [document.content.find(f"\n## {member.path}\n") for member in members]
+    first = min((place for place in places if place >= 0), default=len(document.content))
+    return document.content[:first]
+
+
+def _children(document: xberg.ExtractedDocument) -> list[xberg.ArchiveEntry]:
+    """Members by name: the parser gives them in an order that changes from call to call."""
+    return sorted(document.children or [], key=lambda member: (member.path, member.result.content))
+
+
+def _member(entry: xberg.ArchiveEntry, above: tuple[str, ...] = ()) -> Iterator[str]:
     """A member's text under a heading that names it, its own members after it."""
-    if depth > LONGEST_NESTING:
+    path = (*above, clean_line(entry.path, LONGEST_PATH))
+    if len(path) > LONGEST_NESTING:
         return
     text = "\n\n".join(_pages(entry.result)).strip()
     if text:
-        yield f"## {entry.path}\n\n{text}"
-    for child in entry.result.children or []:
-        yield from _member(child, depth + 1)
+        # Of the first level, so that it ends what the member before it has opened.
+        yield f"# {'/'.join(path)}\n\n{text}"
+    for child in _children(entry.result):
+        yield from _member(child, path)

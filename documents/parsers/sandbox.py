@@ -17,7 +17,13 @@ import structlog
 
 from contracts import errors
 from contracts.documents import ChunkedDocument
-from contracts.errors import OversizedDocument, ParseError, ParserDied, ParserTimedOut
+from contracts.errors import (
+    OversizedDocument,
+    ParserDied,
+    ParserTimedOut,
+    SluiceError,
+    UnexpectedFailure,
+)
 from documents import pipeline
 from documents.parsers.child import LENGTH_BYTES
 from documents.parsers.parsed import Content
@@ -50,7 +56,9 @@ class _Child:
 
     @property
     def alive(self) -> bool:
-        return self.process.returncode is None
+        # The end of its output is seen before its exit status is.
+        reader = self.process.stdout
+        return self.process.returncode is None and reader is not None and not reader.at_eof()
 
     @property
     def worn(self) -> bool:
@@ -184,7 +192,8 @@ class SandboxedParser:
         except BaseException as error:
             await asyncio.shield(child.kill())
             if isinstance(error, EOFError | TimeoutError):
-                raise ParserDied(
+                # No document is to blame for it.
+                raise UnexpectedFailure(
                     "a parser process doesn't start: `sluice doctor` says what is missing"
                 ) from error
             raise
@@ -204,11 +213,11 @@ def _how(status: int) -> str:
     return f"exit status {status}"
 
 
-def _error(name: str, message: str) -> ParseError:
+def _error(name: str, message: str) -> SluiceError:
     kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, ParseError):
+    if isinstance(kind, type) and issubclass(kind, SluiceError):
         return kind(message)
-    return ParseError(message)
+    return UnexpectedFailure(f"{name}: {message}")
 
 
 class InProcessParser:
