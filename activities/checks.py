@@ -29,6 +29,9 @@ class Checks:
             ports, ticket = self._ports, request.ticket
             await ports.catalog.update_run(ticket, RunState.CHECKING)
             view = view_of(ticket)
+            base = view.model_copy(update={"seq": ticket.base_seq})
+            visible = await ports.catalog.has_documents(view)
+            live = await ports.catalog.has_documents(base)
             expected, *found = await asyncio.gather(
                 ports.catalog.census(view), *(store.census(view) for store in ports.stores)
             )
@@ -37,9 +40,6 @@ class Checks:
                 for store, census in zip(ports.stores, found, strict=True)
                 for check in _compare(store.name, expected, census)
             ]
-            base = view.model_copy(update={"seq": ticket.base_seq})
-            visible, _ = await ports.catalog.counts(view)
-            live, _ = await ports.catalog.counts(base)
             return CheckReport(
                 checks=tuple(checks),
                 manifest_digest=digest(
@@ -47,8 +47,8 @@ class Checks:
                 ),
                 opened=len(expected.opened),
                 closed=len(expected.closed),
-                visible_documents=visible,
-                live_documents=live,
+                has_documents=visible,
+                had_documents=live,
                 listed_documents=request.listed,
             )
 

@@ -31,8 +31,8 @@ class CheckReport(WireModel):
     manifest_digest: str = ""
     opened: int = 0  # chunks that the run opens
     closed: int = 0  # chunks that the run closes
-    visible_documents: int = 0  # at the run's sequence
-    live_documents: int = 0  # at its base
+    has_documents: bool = True  # at the run's sequence
+    had_documents: bool = False  # at its base
     listed_documents: int | None = None  # what a full crawl saw; None if it was none
 
     @property

@@ -278,6 +278,9 @@ class DocumentCatalog(Protocol):
     async def counts(self, view: View) -> tuple[int, int]:
         """Visible documents and visible chunks."""
 
+    async def has_documents(self, view: View) -> bool:
+        """Whether any document is visible."""
+
 
 class StagingCatalog(Protocol):
     """The intent of a run: committed before any store is written. `Fenced` if the ticket is old."""

@@ -10,15 +10,15 @@ def decide(report: CheckReport, policy: GatePolicy) -> GateDecision:
     A full crawl that found nothing, and a run that would empty its source, are rejected whatever
     the policy: emptying on purpose is a command of its own.
     """
-    if report.listed_documents == 0 and report.live_documents:
+    if report.listed_documents == 0 and report.had_documents:
         return _reject(
-            f"a full crawl found no document where {report.live_documents} are live: check the "
-            "bucket, the prefix and the credentials"
+            "a full crawl found no document where some are live: check the bucket, the prefix and "
+            "the credentials"
         )
-    if report.live_documents and not report.visible_documents:
+    if report.had_documents and not report.has_documents:
         return _reject(
-            f"the run would empty the source of its {report.live_documents} documents: "
-            "if that is meant, remove the source"
+            "the run would empty the source of all its documents: if that is meant, remove the "
+            "source"
         )
     failed = tuple(check.name for check in report.checks if not check.passed)
     if failed:

@@ -100,6 +100,13 @@ class Documents:
                 or 0,
             )
 
+    async def has_documents(self, view: View) -> bool:
+        """Whether any document is visible."""
+        documents = schema.document_versions
+        statement = select(documents.c.id).where(visible(documents, view)).limit(1)
+        async with self._database.read() as connection:
+            return await connection.scalar(statement) is not None
+
 
 def _version(row: Row[Any]) -> DocumentVersion:
     return DocumentVersion(

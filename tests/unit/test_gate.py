@@ -6,7 +6,11 @@ from workflows.gate import decide
 
 
 def report(**fields: object) -> CheckReport:
-    known = {"visible_documents": 3, "live_documents": 3, "checks": (Check(name="x", passed=True),)}
+    known = {
+        "has_documents": True,
+        "had_documents": True,
+        "checks": (Check(name="x", passed=True),),
+    }
     return CheckReport.model_validate(known | fields)
 
 
@@ -37,12 +41,12 @@ def test_an_empty_crawl_is_rejected_whatever_the_policy() -> None:
 
 def test_a_run_that_would_empty_the_source_is_rejected() -> None:
     """Deleting the last document isn't promoted."""
-    decision = decide(report(visible_documents=0), GatePolicy.AUTO)
+    decision = decide(report(has_documents=False), GatePolicy.AUTO)
     assert decision.decision is Decision.REJECT
     assert "empty" in decision.reason
 
 
 def test_an_empty_first_ingest_is_no_emptying() -> None:
     """Where nothing was live nothing can be emptied."""
-    decision = decide(report(live_documents=0, visible_documents=0), GatePolicy.AUTO)
+    decision = decide(report(had_documents=False, has_documents=False), GatePolicy.AUTO)
     assert decision.decision is Decision.PROMOTE
