@@ -25,6 +25,7 @@ SOURCE = "benchmark"
 POLL = 0.01  # seconds between two looks at the pointer; closer ones take the CPU they time
 FILL_BOUND = 1_800.0  # seconds for the first ingest
 CHANGE_BOUND = 30.0  # seconds for one change
+IDLE = 0.3  # seconds for the coordinator to be done with a run that has ended
 WARM_UP = 5  # changes that aren't counted: workers, caches, children start
 
 
@@ -156,7 +157,9 @@ async def _change(stack: Stack, root: Path, number: int, documents: int) -> floa
 
 
 async def _settled(stack: Stack) -> None:
-    """Wait until the coordinator has heard of the run's end, so that each change finds it idle."""
+    """Wait until the run has ended and its coordinator is done with it: each change finds an idle
+    source."""
     name = f"source/{SOURCE}/run/{(await stack.wiring.catalog.pointers([SOURCE]))[SOURCE].seq}"
     while await stack.wiring.ports.orchestrator.is_running(name):
         await asyncio.sleep(POLL)
+    await asyncio.sleep(IDLE)
