@@ -150,6 +150,13 @@ class _Planner:
         versions = await self.ports.catalog.versions(self.base, names)
         failures = await self.ports.catalog.known_failures(self.config.source_id, names)
         now = self.ports.now().timestamp()
+        gone = [
+            name
+            for name, stat in zip(names, stats, strict=True)
+            if stat is None and name not in versions
+        ]
+        if gone:
+            await self.ports.catalog.forget_failures(self.config.source_id, gone)
         for key, stat in zip(keys, stats, strict=True):
             if key.key in self.draft.seen:
                 continue

@@ -27,6 +27,8 @@ class Retirement:
             for view in sweep.purge:
                 await purge(self._ports, view)
                 await self._drop_working_objects(view)
+                # No chunk of the sequence lives, and none ever will.
+                await self._drop(f"packs/{view.source_id}/{view.seq}/")
                 progress.done += 1
             if sweep.retire is not None:
                 await self._retire(sweep.retire)
@@ -45,6 +47,8 @@ class Retirement:
 
     async def _drop_working_objects(self, view: View) -> None:
         """Plans and prepared documents of a run that has ended are of no use to anybody."""
-        prefix = f"{run_prefix(view.source_id, view.seq)}/"
+        await self._drop(f"{run_prefix(view.source_id, view.seq)}/")
+
+    async def _drop(self, prefix: str) -> None:
         keys = [info.key async for info in self._ports.objects.list(prefix)]
         await self._ports.objects.delete(keys)

@@ -349,6 +349,10 @@ class OutcomeCatalog(Protocol):
     ) -> dict[str, KnownFailure]:
         """Failures for good, by key."""
 
+    async def forget_failures(self, source_id: str, doc_keys: Collection[str]) -> None:
+        """The documents are gone from their source, and nothing of them is served: how their last
+        attempt failed is of no use to anybody."""
+
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
     ) -> list[DocumentStatus]:

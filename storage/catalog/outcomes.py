@@ -188,6 +188,17 @@ class Outcomes:
                     )
         return found
 
+    async def forget_failures(self, source_id: str, doc_keys: Collection[str]) -> None:
+        """Drop what is known of failures of documents that are gone."""
+        async with self._database.write() as connection:
+            for table in (schema.known_failures, schema.last_outcomes):
+                for keys in slices(list(doc_keys)):
+                    await connection.execute(
+                        delete(table).where(
+                            table.c.source_id == source_id, table.c.doc_key.in_(keys)
+                        )
+                    )
+
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
     ) -> list[DocumentStatus]:

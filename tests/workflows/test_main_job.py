@@ -115,6 +115,20 @@ async def test_a_broken_document_fails_alone_and_its_old_version_stays(
         assert world.ports.limits.batch_documents > 0
 
 
+async def test_a_broken_document_that_is_deleted_is_listed_no_more(
+    client: Client, tmp_path: Path
+) -> None:
+    """Nothing is left to say of a document that is gone and was never served."""
+    documents = three_documents() | {"broken.md": b"\x00\x01\x02\x00broken"}
+    async with small_world(client, tmp_path, documents) as world:
+        seq = await filled(world)
+        assert any(s.error for s in await world.catalog.statuses(world.source_id))
+        del world.documents["broken.md"]
+        await world.changed("broken.md")
+        await world.ended(seq)
+        assert not any(s.error for s in await world.catalog.statuses(world.source_id))
+
+
 async def test_a_failing_embedder_leaves_the_old_version_and_the_next_run_heals(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
