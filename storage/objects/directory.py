@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 # so that neither `..` nor a temporary file can be named from outside.
 SAFE: Final = "-_.+@=,"
 TEMPORARY: Final = ".tmp-"
+TRIES: Final = 100  # to put a file into a folder that others empty
 LONGEST_NAME = 200  # bytes of one encoded name; file systems take 255
 
 
@@ -37,6 +38,22 @@ def _encoded(name: str) -> str:
 def _decoded(path: str) -> str:
     names = path.replace("%_/", "").split("/")
     return "/".join("" if name == "%-" else unquote(name) for name in names)
+
+
+def _temporary(folder: Path) -> tuple[int, Path]:
+    """An open temporary file in the folder, which is made where it is missing."""
+    tries = 0
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=folder)
+        except (FileNotFoundError, FileExistsError):
+            # A deletion may take the empty folder away until there is a file in it.
+            tries += 1
+            if tries == TRIES:
+                raise
+        else:
+            return handle, Path(name)
 
 
 class DirectoryObjects:
@@ -74,9 +91,7 @@ class DirectoryObjects:
         return await asyncio.to_thread(translated)
 
     def _put(self, path: Path, data: bytes, *, if_absent: bool) -> bool:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-        temporary = Path(name)
+        handle, temporary = _temporary(path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

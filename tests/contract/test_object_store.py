@@ -1,5 +1,7 @@
 """Object stores: one suite on both adapters."""
 
+import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -35,6 +37,9 @@ async def test_an_object_is_read_whole_and_in_part(store: ObjectStore) -> None:
     assert await store.get("a/b.bin") == b"0123456789"
     assert await store.get("a/b.bin", 2, 3) == b"234"
     assert await store.get("a/b.bin", 8) == b"89"
+    assert await store.get("a/b.bin", 8, 100) == b"89"
+    assert await store.get("a/b.bin", 100) == b""
+    assert await store.get("a/b.bin", 3, 0) == b""
 
 
 async def test_put_if_absent_keeps_the_first(store: ObjectStore) -> None:
@@ -69,6 +74,57 @@ async def test_deleting_what_is_not_there_is_no_error(store: ObjectStore) -> Non
     await store.delete(["a/b", "never"])
     await store.delete(["a/b"])
     assert await keys(store, "") == []
+
+
+ODD_KEYS = (
+    "..",
+    "a/../b",
+    ".",
+    ".hidden",
+    ".tmp-x",
+    "a b/ c ",
+    "a//b",
+    "/a",
+    "a/",
+    "",
+    "50%/%2E%2E",
+    "%-",
+    "%_",
+    "a%_/b",
+    "ünï/日本/🙂",
+    "x" * 300,
+    "é" * 300,
+    "a\nb",
+    "back\\slash",
+    "CON",
+    "-rf",
+)
+
+
+@pytest.mark.parametrize("key", ODD_KEYS, ids=lambda key: repr(key[:10]))
+async def test_an_odd_key_is_a_key(store: ObjectStore, key: str) -> None:
+    """It holds its object, is listed as it was given, and goes when it is deleted."""
+    assert await store.put(key, b"x", if_absent=True)
+    assert not await store.put(key, b"y", if_absent=True)
+    assert await store.get(key) == b"x"
+    assert await keys(store, "") == [key]
+    assert await keys(store, key) == [key]
+    await store.delete([key])
+    assert await keys(store, "") == []
+
+
+async def test_odd_keys_are_all_different(store: ObjectStore) -> None:
+    """Two keys never share an object; the listing ascends and finds each by its own prefixes."""
+    # In a directory a key can't be an object and the folder of others.
+    odd = sorted(k for k in ODD_KEYS if not any(o.startswith(f"{k}/") for o in ODD_KEYS))
+    for key in odd:
+        await store.put(key, key.encode())
+    assert await keys(store, "") == odd
+    for key in odd:
+        assert await store.get(key) == key.encode()
+        for length in {1, len(key) // 2, len(key)}:
+            prefix = key[:length]
+            assert await keys(store, prefix) == [k for k in odd if k.startswith(prefix)]
 
 
 @settings(
@@ -138,3 +194,53 @@ async def test_a_place_that_can_not_be_written_is_one_sentence(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match="make room, or correct its rights"):
         await DirectoryObjects(tmp_path / "file").put("k", b"x")
+
+
+async def test_one_of_many_writers_is_the_first(store: ObjectStore) -> None:
+    """Of writers at once with `if_absent` one is told that it won, and its object is there."""
+    won = await asyncio.gather(
+        *(store.put("k", str(n).encode() * 1_000, if_absent=True) for n in range(20))
+    )
+    assert sum(won) == 1
+    assert await store.get("k") == str(won.index(True)).encode() * 1_000
+
+
+async def test_a_folder_that_is_emptied_takes_objects_meanwhile(tmp_path: Path) -> None:
+    """Deleting the last object of a folder doesn't pull it from under another writer."""
+    store = DirectoryObjects(tmp_path / "o")
+
+    async def work(name: str) -> None:
+        for _ in range(150):
+            await store.put(f"a/b/c/{name}", b"x")
+            await store.delete([f"a/b/c/{name}"])
+
+    await asyncio.gather(*map(work, ("one", "two", "three", "four")))
+    assert await keys(store, "") == []
+    await store.put("a/b/c/last", b"x")
+    assert await keys(store, "a/") == ["a/b/c/last"]
+
+
+async def test_a_listing_sees_no_temporary_files(tmp_path: Path) -> None:
+    """What a killed writer has left is no object."""
+    store = DirectoryObjects(tmp_path / "o")
+    await store.put("a/b", b"x")
+    (tmp_path / "o" / "a" / ".tmp-left").write_bytes(b"half")
+    assert await keys(store, "") == ["a/b"]
+
+
+async def test_a_full_disk_leaves_the_object_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can't be written whole isn't written, and no piece of it stays."""
+    store = DirectoryObjects(tmp_path / "o")
+    await store.put("k", b"before")
+
+    def full(_source: object, _target: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(StoreUnavailable, match="No space left on device"):
+        await store.put("k", b"after")
+    monkeypatch.undo()
+    assert await store.get("k") == b"before"
+    assert [path.name for path in (tmp_path / "o").rglob("*")] == ["k"]
