@@ -1,8 +1,10 @@
 """The bridge as a whole: consumers, decoder, router, batcher, dispatcher."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -41,6 +43,16 @@ class BridgeStatus(BaseModel):
     held: str | None = None  # why signals don't go through now
 
 
+@dataclass
+class _Running:
+    """A consumer with the task that keeps it running."""
+
+    address: QueueAddress | str
+    consumer: Consumer
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+
+
 class Bridge:
     """Runs a consumer for every queue and folder that a source names, as sources come and go."""
 
@@ -59,7 +71,7 @@ class Bridge:
         self._dispatcher = Dispatcher(orchestrator, objects, self._limits)
         self._batcher = Batcher(self._dispatcher.dispatch, self._limits.flush_interval)
         self._stop = asyncio.Event()
-        self._running: dict[str, tuple[Consumer, asyncio.Task[None]]] = {}
+        self._running: dict[str, _Running] = {}
         self._counts = BridgeStatus()
         self._states: dict[str, str] = {}
 
@@ -96,34 +108,34 @@ class Bridge:
     async def _reconcile(self) -> None:
         """Start what a new source needs, stop what nobody needs any more."""
         try:
-            wanted = _wanted(await self._router.sources())
+            sources = await self._router.sources()
         except SluiceError as error:
             log.warning("the sources can't be read", reason=str(error))
             return
-        await self._end([name for name in self._running if name not in wanted])
+        self._dispatcher.forget_others({record.config.source_id for record in sources})
+        wanted = _wanted(sources)
+        await self._end(
+            [name for name, one in self._running.items() if wanted.get(name) != one.address]
+        )
         for name, address in wanted.items():
             if name not in self._running:
-                consumer = self._consumer(address)
-                self._running[name] = (
-                    consumer,
-                    asyncio.create_task(self._keep_running(name, address, consumer)),
-                )
+                running = _Running(address, self._consumer(address))
+                running.task = asyncio.create_task(self._keep_running(name, running))
+                self._running[name] = running
 
     def _consumer(self, address: QueueAddress | str) -> Consumer:
         if isinstance(address, QueueAddress):
             return SqsConsumer(address, self._limits)
         return FolderConsumer(address)
 
-    async def _keep_running(
-        self, name: str, address: QueueAddress | str, consumer: Consumer
-    ) -> None:
-        """Start again what fails, later each time."""
+    async def _keep_running(self, name: str, running: _Running) -> None:
+        """Start again what fails, later each time, until it is ended."""
         wait = FIRST_RESTART
         while True:
             self._states[name] = "running"
             started = time.monotonic()
             try:
-                await consumer.run(self)
+                await running.consumer.run(self)
             except SluiceError as error:
                 self._states[name] = str(error)
                 log.warning("a consumer failed", consumer=name, reason=str(error))
@@ -134,21 +146,26 @@ class Bridge:
                 return
             if time.monotonic() - started > LONGEST_RESTART:
                 wait = FIRST_RESTART
-            await asyncio.sleep(wait)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(running.ended.wait(), wait)
+            if running.ended.is_set():
+                return
             wait = min(wait * 2, LONGEST_RESTART)
-            consumer = self._consumer(address)
-            self._running[name] = (consumer, self._running[name][1])
+            running.consumer = self._consumer(running.address)
 
     async def _end(self, names: Sequence[str]) -> None:
-        ended = [(name, *self._running.pop(name)) for name in names]
-        for _, consumer, _ in ended:
-            await consumer.stop()
-        for name, _, task in ended:
-            self._states.pop(name, None)
-            done, _ = await asyncio.wait({task}, timeout=self._limits.drain + 1)
-            if not done:
+        ended = [self._running.pop(name) for name in names]
+        for running in ended:
+            running.ended.set()
+            await running.consumer.stop()
+        tasks = {running.task for running in ended if running.task is not None}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._limits.drain + 1)
+            for task in late:
                 task.cancel()
-        await asyncio.gather(*(task for _, _, task in ended), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for name in names:
+            self._states.pop(name, None)
 
     # --- the sink of every consumer ------------------------------------------------------------
 

@@ -64,7 +64,8 @@ class SqsConsumer:
         self._places = asyncio.Semaphore(limits.in_flight)
         self._handles: dict[str, str] = {}  # newest receipt handle by message id
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._accepted: asyncio.Queue[str] = asyncio.Queue()
+        self._lost: set[str] = set()  # handles that can't be extended any more
+        self._accepted: asyncio.Queue[str | None] = asyncio.Queue()  # None: no more will come
 
     async def run(self, sink: Sink) -> None:
         """Receive until `stop`, then finish what is in flight."""
@@ -72,16 +73,18 @@ class SqsConsumer:
             beats = asyncio.create_task(self._extend(client))
             deletes = asyncio.create_task(self._delete(client))
             try:
-                while not self._stop.is_set():
-                    for message in await self._receive(client):
+                # Without either of them messages would only seem to be consumed.
+                while not (self._stop.is_set() or beats.done() or deletes.done()):
+                    for message in await self._receive(client, (beats, deletes)):
                         await self._begin(message, sink)
             finally:
                 await self._drain()
-                for task in (beats, deletes):
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await task
-                await self._delete_now(client, self._taken())
+                beats.cancel()
+                self._accepted.put_nowait(None)
+                ends = await asyncio.gather(beats, deletes, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
 
     async def stop(self) -> None:
         """Receive nothing new."""
@@ -89,13 +92,13 @@ class SqsConsumer:
 
     # --- receiving -----------------------------------------------------------------------------
 
-    async def _receive(self, client: Client) -> list[dict[str, Any]]:
-        """One long poll, given up at once when we are asked to stop."""
-        async with self._places:  # no place in flight, no receive
-            pass
+    async def _receive(
+        self, client: Client, helpers: "Iterable[asyncio.Task[None]]"
+    ) -> list[dict[str, Any]]:
+        """One long poll, given up at once when we are asked to stop or a helper ends."""
         call = asyncio.create_task(self._call_receive(client))
         stop = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({call, stop}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({call, stop, *helpers}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         if not call.done():
             call.cancel()
@@ -105,10 +108,13 @@ class SqsConsumer:
         return call.result()
 
     async def _call_receive(self, client: Client) -> list[dict[str, Any]]:
+        async with self._places:  # no place in flight, no receive
+            free = self._limits.in_flight - len(self._tasks)
         async with _translated(self._address):
             answer = await client.receive_message(
                 QueueUrl=self._address.url,
-                MaxNumberOfMessages=BATCH,
+                # What waits for a place would have nobody who extends its visibility.
+                MaxNumberOfMessages=min(BATCH, free),
                 WaitTimeSeconds=self._limits.long_poll,
                 VisibilityTimeout=self._limits.visibility,
                 AttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
@@ -130,6 +136,8 @@ class SqsConsumer:
 
     def _end(self, name: str) -> None:
         self._tasks.pop(name, None)
+        if not self._tasks:
+            self._lost.clear()
         self._places.release()
 
     async def _handle(self, message: dict[str, Any], sink: Sink) -> None:
@@ -137,7 +145,7 @@ class SqsConsumer:
         attributes = {**message.get("Attributes", {}), "message_id": name}
         attributes["queue"] = self._address.url
         try:
-            await sink.take_message(message["Body"].encode(), attributes)
+            await sink.take_message(message["Body"].encode(errors="surrogatepass"), attributes)
         except SluiceError as error:
             self._handles.pop(name, None)
             log.warning("a message comes again", message_id=name, reason=str(error))
@@ -150,8 +158,10 @@ class SqsConsumer:
     async def _drain(self) -> None:
         if self._tasks:
             await asyncio.wait(set(self._tasks.values()), timeout=self._limits.drain)
-        for task in list(self._tasks.values()):
+        late = list(self._tasks.values())
+        for task in late:
             task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     # --- visibility ----------------------------------------------------------------------------
 
@@ -159,36 +169,44 @@ class SqsConsumer:
         """Keep what is in flight ours; a lost handle is given up (elastic/beats#29480)."""
         while True:
             await asyncio.sleep(self._limits.visibility / 3)
-            names = [name for name in self._tasks if name in self._handles]
-            for some in _tens(names):
-                entries = [
-                    {
-                        "Id": str(number),
-                        "ReceiptHandle": self._handles[name],
-                        "VisibilityTimeout": self._limits.visibility,
-                    }
-                    for number, name in enumerate(some)
-                ]
-                try:
-                    async with _translated(self._address):
-                        await client.change_message_visibility_batch(
-                            QueueUrl=self._address.url, Entries=entries
-                        )
-                except SluiceError as error:
-                    log.warning("visibility was not extended", reason=str(error))
+            held = [self._handles[name] for name in self._tasks if name in self._handles]
+            for some in _tens([handle for handle in held if handle not in self._lost]):
+                await self._extend_some(client, some)
+
+    async def _extend_some(self, client: Client, handles: list[str]) -> None:
+        entries = [
+            {
+                "Id": str(number),
+                "ReceiptHandle": handle,
+                "VisibilityTimeout": self._limits.visibility,
+            }
+            for number, handle in enumerate(handles)
+        ]
+        try:
+            async with _translated(self._address):
+                answer = await client.change_message_visibility_batch(
+                    QueueUrl=self._address.url, Entries=entries
+                )
+        except SluiceError as error:
+            log.warning("visibility was not extended", reason=str(error))
+            return
+        self._lost.update(
+            handles[int(failed["Id"])]
+            for failed in answer.get("Failed", [])
+            if failed.get("SenderFault")
+        )
 
     # --- deleting ------------------------------------------------------------------------------
 
     async def _delete(self, client: Client) -> None:
-        while True:
-            names = [await self._accepted.get(), *self._taken()]
-            await asyncio.shield(self._delete_now(client, names))
-
-    def _taken(self) -> list[str]:
-        names = []
-        while not self._accepted.empty():
-            names.append(self._accepted.get_nowait())
-        return names
+        """Delete what is accepted, together what was accepted meanwhile, until no more comes."""
+        more = True
+        while more:
+            names = [await self._accepted.get()]
+            while not self._accepted.empty():
+                names.append(self._accepted.get_nowait())
+            more = None not in names
+            await self._delete_now(client, [name for name in names if name is not None])
 
     async def _delete_now(self, client: Client, names: list[str]) -> None:
         """Delete in tens; entries that fail are tried again, then left to come again."""

@@ -7,8 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from bridge.decoders import envelopes, eventbridge, s3
 from contracts.events import Action, Decoded
+from contracts.ids import DocKey
 
 Decoder = Callable[[dict[str, object]], Decoded | None]
 
@@ -20,9 +23,24 @@ DECODERS: Final[tuple[Decoder, ...]] = (
 
 LONGEST_REASON: Final = 200  # characters of a foreign text in a reason
 
+_KEY: Final[TypeAdapter[str]] = TypeAdapter(DocKey)
+
 
 def decode(body: bytes | str) -> Decoded:
-    """What the bridge understands of a message's body."""
+    """What the bridge understands of a message's body. Raises nothing, whatever the body is: a
+    message that made us fail would come again for ever."""
+    try:
+        decoded = _decode(body)
+        for event in decoded.events:
+            _KEY.validate_python(event.key)
+    except ValidationError:
+        return park("a key that no document can have: empty, too long, or no text")
+    except Exception as error:  # noqa: BLE001 - a defect of a decoder is a reason to park
+        return park(f"the decoder failed: {error!r}")
+    return park(decoded.reason or "") if decoded.action is Action.PARK else decoded
+
+
+def _decode(body: bytes | str) -> Decoded:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -38,5 +56,6 @@ def decode(body: bytes | str) -> Decoded:
 
 
 def park(reason: str) -> Decoded:
-    """To the dead letters."""
-    return Decoded(action=Action.PARK, reason=reason[:LONGEST_REASON])
+    """To the dead letters. What can't be written down of the reason is escaped."""
+    writable = reason.encode(errors="backslashreplace").decode()
+    return Decoded(action=Action.PARK, reason=writable[:LONGEST_REASON])

@@ -12,7 +12,7 @@ def decode_input(content: bytes) -> Decoded:
     """Decode a message's body; an object with `kind` says how it came."""
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return decode(content)
     if not isinstance(document, dict) or "kind" not in document:
         return decode(content)

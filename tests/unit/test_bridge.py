@@ -12,10 +12,10 @@ from bridge.dead_letters import ObjectDeadLetters
 from bridge.dispatcher import Dispatcher
 from bridge.limits import BridgeLimits
 from bridge.memory import RecordingOrchestrator
-from bridge.pipeline import Bridge
+from bridge.pipeline import FIRST_RESTART, Bridge
 from bridge.router import Router, concerns
 from contracts.errors import ConfigurationError, NotReachable, SluiceError
-from contracts.events import ChangeEvent, DirtyKey, Operation
+from contracts.events import ChangeEvent, ChangeSignal, DirtyKey, Operation
 from contracts.sources import SourceRecord
 from storage.objects.memory import MemoryObjects
 
@@ -260,3 +260,110 @@ async def test_the_sources_are_listed_once_a_second() -> None:
     now = 101.5
     await router.route(event("late"))
     assert asked == 2
+
+
+@pytest.mark.parametrize("member", [{"key": "k" * 5_000}, {"key": "\ud800"}], ids=["long", "odd"])
+async def test_a_key_that_can_not_be_signalled_is_parked(member: dict[str, str]) -> None:
+    """Its message is kept and acknowledged: it would fail every time."""
+    opened = bridge(RecordingOrchestrator(), source("s"))
+    consumer = await consumed(opened, notification(member["key"]))
+    assert len(consumer.acknowledged) == 1
+    assert opened.status().parked == 1
+
+
+async def test_keys_of_a_signal_are_counted_in_bytes() -> None:
+    """Three bytes a character are three bytes: the bound holds for every script."""
+    orchestrator = RecordingOrchestrator()
+    keys = [DirtyKey(key=f"{'日本語' * 60}{n}") for n in range(15)]
+    await Dispatcher(orchestrator, MemoryObjects(), QUICK).dispatch("s", keys, 15)
+    [(_, signal)] = orchestrator.signals
+    assert len(signal.segments) == 1
+
+
+async def test_a_source_added_within_the_second_gets_its_events() -> None:
+    """Nobody's event is dropped before the sources were asked for again."""
+    sources = [source("old")]
+
+    async def listed() -> Sequence[SourceRecord]:
+        return list(sources)
+
+    router = Router(listed)
+    assert await router.route(event("a")) == ["old"]
+    sources.append(source("new", container="fresh"))
+    late = event("b").model_copy(update={"bucket": "fresh"})
+    assert await router.route(late) == ["new"]
+    assert router.unrouted == 0
+
+
+async def test_a_burst_asks_for_the_sources_once() -> None:
+    """Those who come while the sources are being listed wait for that list."""
+    asked = 0
+
+    async def listed() -> Sequence[SourceRecord]:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        return [source("s")]
+
+    router = Router(listed)
+    await asyncio.gather(*(router.route(event(str(n))) for n in range(100)))
+    assert asked == 1
+
+
+async def test_a_source_that_works_hides_no_held_one() -> None:
+    """The status names what is held until that source itself takes a signal, or is gone."""
+
+    class Partial(RecordingOrchestrator):
+        async def signal_changed(self, source_id: str, signal: ChangeSignal) -> None:
+            if source_id == "bad":
+                raise NotReachable("bad is busy")
+            await super().signal_changed(source_id, signal)
+
+    dispatcher = Dispatcher(Partial(), MemoryObjects(), QUICK)
+    with pytest.raises(NotReachable):
+        await dispatcher.dispatch("bad", [DirtyKey(key="a")], 1)
+    await dispatcher.dispatch("good", [DirtyKey(key="a")], 1)
+    assert dispatcher.held == "bad is busy"
+    dispatcher.forget_others({"good"})
+    assert dispatcher.held is None
+
+
+async def test_an_idle_source_is_signalled_within_five_milliseconds() -> None:
+    """The best of some tries, so that a busy machine proves nothing."""
+    loop = asyncio.get_running_loop()
+    best = 1.0
+    for n in range(10):
+        orchestrator = RecordingOrchestrator()
+        opened = bridge(orchestrator, source("s"))
+        started = loop.time()
+        task = asyncio.create_task(opened.take_message(notification(f"k{n}"), {}))
+        await orchestrator.signalled.wait()
+        best = min(best, loop.time() - started)
+        await task
+    assert best < 0.005
+
+
+async def test_a_stop_does_not_wait_for_a_consumer_that_will_be_tried_later() -> None:
+    """A queue that doesn't answer delays no shutdown."""
+    address = "http://127.0.0.1:9"
+    options = {"queue_url": f"{address}/0/q", "endpoint_url": address}
+    opened = bridge(RecordingOrchestrator(), source("s", options=options))
+    failed = asyncio.Event()
+
+    class Refused:
+        async def run(self, sink: object) -> None:
+            failed.set()
+            raise NotReachable("the queue doesn't answer")
+
+        async def stop(self) -> None:
+            return
+
+    opened._consumer = lambda _: Refused()  # type: ignore[method-assign] # no network here
+    task = asyncio.create_task(opened.run())
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(BOUND):
+        await failed.wait()
+        started = loop.time()
+        await opened.stop()
+        await task
+    assert loop.time() - started < FIRST_RESTART / 2

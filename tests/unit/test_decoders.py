@@ -120,3 +120,41 @@ def test_a_key_of_broken_utf8_is_parked() -> None:
         "s3": {"bucket": {"name": "b"}, "object": {"key": "%ff%fe", "size": 1}},
     }
     assert decode(json.dumps({"Records": [record]})).action is Action.PARK
+
+
+def put(**members: object) -> str:
+    record = {
+        "eventSource": "aws:s3",
+        "eventVersion": "2.1",
+        "eventName": "ObjectCreated:Put",
+        "s3": {"bucket": {"name": "b"}, "object": {"key": "k", "size": 1, **members}},
+    }
+    return json.dumps({"Records": [record]})
+
+
+@pytest.mark.parametrize("size", ["9" * 5_000, int("9" * 4_000), 2**63], ids=["text", "int", "64"])
+def test_a_size_that_no_object_has_is_absent(size: object) -> None:
+    """A size is a hint; an absurd one neither fails nor is passed on."""
+    decoded = decode(put(size=size))
+    assert decoded.action is Action.DELIVER
+    assert decoded.events[0].size is None
+
+
+@pytest.mark.parametrize("key", ["k" * 4_097, "half \ud800"], ids=["long", "surrogate"])
+def test_a_key_that_no_document_can_have_is_parked(key: str) -> None:
+    """A message that would fail further on is kept at once, not tried for ever."""
+    decoded = decode(put(key=key))
+    assert decoded.action is Action.PARK
+    assert decoded.reason
+
+
+def test_a_reason_can_always_be_written_down() -> None:
+    """Names of foreign members are escaped where they are no text."""
+    decoded = decode('{"\\ud800": 1}')
+    assert decoded.action is Action.PARK
+    assert "\\ud800" in decoded.model_dump_json().replace("\\\\", "\\")
+
+
+def test_a_deep_input_is_parked() -> None:
+    """Nesting beyond what can be read fails no command."""
+    assert decode_input(b"[" * 100_000).action is Action.PARK
