@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from contracts.errors import NotReachable
 from contracts.events import DirtyKey
 
 Flush = Callable[[str, Sequence[DirtyKey], int], Awaitable[None]]
@@ -50,14 +51,17 @@ class Batcher:
 
     async def _serve(self, source_id: str, lane: _Lane) -> None:
         """Flush until nothing waits; then the source is idle, and its lane goes."""
-        # Everything that one message brings, or ten that came together, goes in one signal.
-        await asyncio.sleep(0)
-        while lane.keys:
-            keys, waiters = list(lane.keys.values()), lane.waiters
-            lane.keys, lane.waiters = {}, []
-            await self._hand_over(source_id, keys, waiters)
-            await asyncio.sleep(self._interval)
-        del self._lanes[source_id]
+        try:
+            # Everything that one message brings, or ten that came together, goes in one signal.
+            await asyncio.sleep(0)
+            while lane.keys:
+                keys, waiters = list(lane.keys.values()), lane.waiters
+                lane.keys, lane.waiters = {}, []
+                await self._hand_over(source_id, keys, waiters)
+                await asyncio.sleep(self._interval)
+        finally:
+            del self._lanes[source_id]
+            _refuse(lane.waiters, _given_up(source_id))  # none, unless we were cancelled
 
     async def _hand_over(
         self,
@@ -67,11 +71,22 @@ class Batcher:
     ) -> None:
         try:
             await self._flush(source_id, keys, len(waiters))
+        except asyncio.CancelledError:
+            _refuse(waiters, _given_up(source_id))
+            raise
         except Exception as error:  # noqa: BLE001 - whoever waits is told, and decides
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(error)
+            _refuse(waiters, error)
             return
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _refuse(waiters: Sequence["asyncio.Future[None]"], error: Exception) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error)
+
+
+def _given_up(source_id: str) -> NotReachable:
+    return NotReachable(f"a signal to {source_id} was given up before it was accepted")

@@ -188,24 +188,31 @@ class Bridge:
     async def take_events(self, events: Sequence[ChangeEvent]) -> None:
         """Every source that an event concerns gets it; return when all have."""
         now = time.time()
+        # All are routed before any is added: a message is delivered as a whole or comes again.
+        routed = [(event, await self._router.route(event)) for event in events]
         additions = []
-        for event in events:
-            for source_id in await self._router.route(event):
+        for event, source_ids in routed:
+            for source_id in source_ids:
                 self._counts.delivered += 1
                 log.info("event", source=source_id, document=event.key, op=event.op.value)
                 key = DirtyKey(key=event.key, hinted_at=now)
                 additions.append(self._batcher.add(source_id, key))
-        results = await asyncio.gather(*additions, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        _raise_first(await asyncio.gather(*additions, return_exceptions=True))
 
     async def take_crawl(self, origin: str, container: str) -> None:
-        """Crawl every source of the container."""
-        for record in await self._router.sources():
-            config = record.config
-            if config.kind == origin and config.container == container:
-                await self._dispatcher.crawl(config.source_id)
+        """Crawl every source of the container; one that is refused keeps no other from it."""
+        crawls = [
+            self._dispatcher.crawl(record.config.source_id)
+            for record in await self._router.sources()
+            if record.config.kind == origin and record.config.container == container
+        ]
+        _raise_first(await asyncio.gather(*crawls, return_exceptions=True))
+
+
+def _raise_first(results: Sequence[BaseException | None]) -> None:
+    for result in results:
+        if result is not None:
+            raise result
 
 
 def _wanted(sources: Sequence[SourceRecord]) -> dict[str, QueueAddress | str]:

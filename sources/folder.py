@@ -6,7 +6,7 @@ import mimetypes
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 from typing import Final, TypeVar
 
@@ -113,9 +113,12 @@ class FolderSource:
         return stat
 
     def _is_ours(self, key: str) -> bool:
-        """A selected path below the root that leads through no link and no `..`."""
+        """A selected path below the root, spelt as listings spell it, that leads through no link
+        and no `..`."""
         if not self._selects(key) or key.startswith("/") or ".." in key.split("/"):
             return False
+        if str(PurePosixPath(key)) != key:
+            return False  # `./a`, `a//b` and `a/` would be documents beside `a` and `a/b`
         path = self._root
         for name in key.split("/")[:-1]:
             path /= name

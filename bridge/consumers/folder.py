@@ -2,12 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Final
 
 import structlog
 from watchfiles import Change, awatch
+from watchfiles.main import FileChange
 
 from bridge.consumers import Sink
 from contracts.errors import NotReachable
@@ -34,11 +37,30 @@ class FolderConsumer:
         self._folders: set[str] = set()
 
     async def run(self, sink: Sink) -> None:
-        """Watch until `stop`."""
-        if not self._root.is_dir():
+        """Watch until `stop`; `NotReachable` while the folder isn't there, or when it goes."""
+        watched = await asyncio.to_thread(self._identity)
+        if watched is None:
             raise NotReachable(f"the folder {self._root} isn't there: mount it")
-        self._folders = await asyncio.to_thread(self._list_folders)
         started = False
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                # A watch stays on what it began with, and says nothing of what takes its place.
+                same = watched == await asyncio.to_thread(self._identity)
+                if not same or (Change.deleted, str(self._root)) in batch:
+                    raise NotReachable(f"the folder {self._root} went away: mount it again")
+                if not started:
+                    # The watch stands since before this first answer: nothing falls between.
+                    started = True
+                    self._folders = await asyncio.to_thread(_folders_below, self._root)
+                    await sink.take_crawl(ORIGIN, str(self._root))
+                await self._hand_over(batch, sink)
+
+    async def stop(self) -> None:
+        """End the watch."""
+        self._stop.set()
+
+    async def _batches(self) -> AsyncGenerator[set[FileChange], None]:
+        """What has changed, once a second at least; `NotReachable` when the watch breaks off."""
         changes = awatch(
             self._root,
             watch_filter=None,
@@ -49,22 +71,30 @@ class FolderConsumer:
             yield_on_timeout=True,
             recursive=True,
         )
-        async for batch in changes:
-            if not started:
-                # The watch stands since before this first answer, so nothing falls between.
-                started = True
-                await sink.take_crawl(ORIGIN, str(self._root))
-            await self._hand_over(batch, sink)
+        try:
+            async with aclosing(changes):
+                async for batch in changes:
+                    yield batch
+        except ExceptionGroup as group:  # a name that isn't UTF-8 ends a watch
+            raise NotReachable(
+                f"the watch of {self._root} broke off, and begins again with a crawl: "
+                f"{group.exceptions[0]}"
+            ) from group
+        except OSError as error:
+            raise NotReachable(
+                f"the folder {self._root} can't be watched ({error}): raise "
+                "fs.inotify.max_user_watches, give this user the right to, or set watch=no"
+            ) from error
 
-    async def stop(self) -> None:
-        """End the watch."""
-        self._stop.set()
-
-    async def _hand_over(self, batch: Iterable[tuple[Change, str]], sink: Sink) -> None:
+    async def _hand_over(self, batch: Iterable[FileChange], sink: Sink) -> None:
         events, crawl = [], False
         for change, name in sorted(batch, key=lambda pair: pair[1]):
-            if self._is_folder(change, name):
+            if change is Change.deleted and name in self._folders:
+                self._forget(name)
                 crawl = True
+            elif change is not Change.deleted and await asyncio.to_thread(_is_folder, name):
+                # Known ones only changed their time or rights, which is no document's change.
+                crawl = await self._learn(name) or crawl
             elif (event := self._event(change, Path(name))) is not None:
                 events.append(event)
         if events:
@@ -72,17 +102,20 @@ class FolderConsumer:
         if crawl:
             await sink.take_crawl(ORIGIN, str(self._root))
 
-    def _is_folder(self, change: Change, name: str) -> bool:
-        """A folder that comes may have files that nobody reported; one that goes, too."""
-        if change is Change.deleted:
-            gone = name in self._folders
-            self._folders.discard(name)
-            return gone
-        if not Path(name).is_dir():
+    async def _learn(self, name: str) -> bool:
+        """Whether a folder is new: then it may have files, and folders, that nobody reported."""
+        if name in self._folders or name == str(self._root):
             return False
-        known = name in self._folders
-        self._folders.add(name)
-        return not known
+        self._folders |= {name, *await asyncio.to_thread(_folders_below, Path(name))}
+        return True
+
+    def _forget(self, name: str) -> None:
+        """Of a folder that goes, neither files nor folders need be reported."""
+        self._folders = {
+            known
+            for known in self._folders
+            if known != name and not known.startswith(f"{name}{os.sep}")
+        }
 
     def _event(self, change: Change, path: Path) -> ChangeEvent | None:
         try:
@@ -95,7 +128,18 @@ class FolderConsumer:
         operation = Operation.DELETED if change is Change.deleted else Operation.CREATED
         return ChangeEvent(origin=ORIGIN, op=operation, bucket=str(self._root), key=key)
 
-    def _list_folders(self) -> set[str]:
-        return {
-            str(Path(parent) / name) for parent, names, _ in os.walk(self._root) for name in names
-        }
+    def _identity(self) -> tuple[int, int] | None:
+        """Device and inode of the root; None while there is no folder."""
+        try:
+            status = self._root.stat()
+        except OSError:
+            return None
+        return (status.st_dev, status.st_ino) if S_ISDIR(status.st_mode) else None
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).is_dir()
+
+
+def _folders_below(root: Path) -> set[str]:
+    return {str(Path(parent) / name) for parent, names, _ in os.walk(root) for name in names}

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -178,3 +178,25 @@ async def test_impossible_bucket_name() -> None:
     with pytest.raises(ConfigurationError, match="Invalid bucket name"):
         await source.check()
     await source.close()
+
+
+async def test_folder_objects_are_no_documents() -> None:
+    """An empty object whose key ends in a slash stands for a folder; one with content, or an empty
+    one without a slash, is a document (opensearch-project/data-prepper#3727)."""
+    sizes = {"docs/": 0, "docs/empty.md": 0, "odd/": 5}
+    entries = "".join(
+        f"<Contents><Key>{key}</Key><Size>{size}</Size><ETag>e</ETag></Contents>"
+        for key, size in sizes.items()
+    )
+    body = f"<ListBucketResult>{entries}</ListBucketResult>"
+    head = f"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with answering((head + body).encode()) as source, aclosing(source.list_pages()) as pages:
+        assert [stat.doc_key async for page in pages for stat in page] == ["docs/empty.md", "odd/"]
+
+
+async def test_a_look_at_a_folder_object_shows_nothing() -> None:
+    """What a listing leaves out a look leaves out too."""
+    headers = 'ETag: "e"\r\n'
+    async with answering(answer("200 OK", headers=headers)) as source:
+        assert await source.stat("docs/") is None
+        assert await source.stat("docs/empty.md") is not None
