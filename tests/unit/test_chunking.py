@@ -105,6 +105,29 @@ def test_a_heading_is_never_left_alone_at_the_end() -> None:
     assert [chunk.body for chunk in found] == ["# Book\n\n## One\n\n### Deep\n\nText."]
 
 
+part = st.one_of(
+    st.builds("{} Heading {}".format, st.sampled_from(["#", "##", "###"]), st.integers(0, 9)),
+    st.builds(lambda n: " ".join(["Some words of a sentence."] * n), st.integers(1, 120)),
+    st.builds(
+        lambda n: "\n".join(["| a | b |", "|---|---|", *["| 1 | 2 |"] * n]), st.integers(1, 90)
+    ),
+)
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(st.lists(part, min_size=1, max_size=25).map("\n\n".join))
+def test_no_chunk_ends_with_a_heading_but_the_last(text: str) -> None:
+    """A heading is in the chunk of what it stands above, and each other chunk knows its path."""
+    found = chunks(text)
+    for chunk in found[:-1]:
+        assert not chunk.body.splitlines()[-1].startswith("#"), chunk.body
+    for chunk in found:
+        above = [line for line in text[: chunk.char_end].splitlines() if line.startswith("#")]
+        assert bool(chunk.heading_path) is bool(above)
+        if above:
+            assert above[-1].lstrip("# ") == chunk.heading_path[-1]
+
+
 def test_a_long_table_repeats_its_header_in_the_prefix() -> None:
     """A continuation has the header in its embedded text and not in its body."""
     found = chunks(table(200))
@@ -125,6 +148,21 @@ def test_pages_are_found_by_offset() -> None:
     text = "First page.\n\nSecond page."
     [chunk] = chunks(text, [Page(1, 0), Page(2, 13)])
     assert (chunk.page_start, chunk.page_end) == (1, 2)
+
+
+def test_every_chunk_is_on_the_pages_that_it_stands_on() -> None:
+    """Over many pages, empty ones among them, none is off by one."""
+    texts = ["" if n % 7 == 3 else f"# Page {n}\n\n" + "Words. " * 60 for n in range(40)]
+    pages, offset = [], 0
+    for number, text in enumerate(texts, 1):
+        pages.append(Page(number, offset))
+        offset += len(text) + 2
+    whole = "\n\n".join(texts)
+    for chunk in chunks(whole, pages):
+        first = max(page.number for page in pages if page.start <= chunk.char_start)
+        last = max(page.number for page in pages if page.start <= chunk.char_end - 1)
+        assert (chunk.page_start, chunk.page_end) == (first, last)
+        assert f"Page {first - 1}" in (*chunk.heading_path, chunk.body)
 
 
 @pytest.mark.parametrize("text", ["x" * 2_000_000, "ab " * 700_000], ids=["one word", "words"])

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,13 +16,11 @@ from contracts.errors import (
     DangerousDocument,
     EmptyDocument,
     EncryptedDocument,
-    MissingText,
     OversizedDocument,
     ParseError,
     ParserDied,
     ParserTimedOut,
 )
-from documents.parsers import rich
 from documents.parsers.sandbox import SandboxedParser, SandboxLimits
 
 CORPUS = Path(__file__).parents[2] / "sluice" / "demo_corpus" / "documents"
@@ -123,6 +122,73 @@ async def test_children_see_no_credentials(tmp_path: Path, monkeypatch: pytest.M
         assert b"secret-of-ours" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
+def running(pid: int) -> bool:
+    """Whether a process is there, and no zombie that nobody waits for."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while running(pid):
+            await asyncio.sleep(0.01)
+
+
+async def test_what_a_parser_has_started_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time limit ends the whole group, not the one process that we know."""
+    note, program = tmp_path / "pid", tmp_path / "python"
+    program.write_text(
+        f'#!/bin/sh\nsleep 600 <&- >&- 2>&- &\necho $! > "{note}"\nexec "{sys.executable}" "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    async with parser(seconds=0.5) as opened:
+        await opened.warm()
+        helper = int(note.read_text())
+        assert running(helper)
+        with pytest.raises(ParserTimedOut):
+            await opened.chunk(slow(tmp_path), "slow.txt", None)
+        await gone(helper)
+
+
+async def test_closing_ends_every_child(tmp_path: Path) -> None:
+    """The idle ones and the one that works: its document fails, and nothing is left behind."""
+    opened = SandboxedParser(SandboxLimits(children=2))
+    await opened.warm()
+    pids = children_of(opened)
+    task = asyncio.create_task(opened.chunk(slow(tmp_path), "slow.txt", None))
+    await busy_child(opened)
+    home = Path(opened._home.name)
+    await opened.close()
+    with pytest.raises(ParserDied):
+        await task
+    assert len(pids) == 2
+    assert not any(running(pid) for pid in pids)
+    assert not home.exists()
+
+
+async def test_documents_are_parsed_at_once_each_with_its_answer(tmp_path: Path) -> None:
+    """There are as many at work as children, and the rest wait."""
+    names = [f"{n}.md" for n in range(8)]
+    for name in names:
+        write(tmp_path, name, f"# Title {name}\n\nText.")
+    async with parser(children=2) as opened:
+        await opened.warm()
+        tasks = [asyncio.create_task(opened.chunk(tmp_path / n, n, None)) for n in names]
+        async with asyncio.timeout(10):
+            while len(opened._busy) < 2:
+                await asyncio.sleep(0)
+        assert not opened._idle
+        documents = await asyncio.gather(*tasks)
+        assert len(children_of(opened)) == 2
+    assert [document.title for document in documents] == [f"Title {name}" for name in names]
+
+
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -138,18 +204,6 @@ async def test_a_broken_document_fails_with_its_class(name: str, error: type[Par
     async with parser() as opened:
         with pytest.raises(error):
             await opened.chunk(CORPUS / "broken" / name, name, None)
-
-
-async def test_pages_without_text_fail_as_such_without_recognition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A picture of text doesn't come out empty where Tesseract's data is missing."""
-    monkeypatch.setattr(rich, "TESSDATA", tmp_path / "none")
-    monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))
-    if rich.tessdata() is None:
-        content = rich.Content(CORPUS / "broken" / "scan.pdf", "scan.pdf")
-        with pytest.raises(MissingText):
-            await asyncio.to_thread(rich.parse, content)
 
 
 async def test_a_deep_document_is_refused_or_read_but_kills_nobody(tmp_path: Path) -> None:
