@@ -387,8 +387,8 @@ class ReaderCatalog(Protocol):
         """The chunks whose interval contains the pinned sequence of their source, as the layout of
         their document version shows them; all others are left out."""
 
-    async def visible(self, views: Sequence[View]) -> int:
-        """Chunks visible in the views."""
+    async def visible(self, views: Sequence[View], limit: int) -> int:
+        """Chunks visible in the views, counted up to the limit."""
 
 
 class VectorCache(Protocol):

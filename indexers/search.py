@@ -31,8 +31,8 @@ class JudgingCatalog(Protocol):
     async def locate(self, chunk_ids: Collection[str], views: Sequence[View]) -> dict[str, Located]:
         """The chunks that are visible in the views."""
 
-    async def visible(self, views: Sequence[View]) -> int:
-        """Chunks visible in the views."""
+    async def visible(self, views: Sequence[View], limit: int) -> int:
+        """Chunks visible in the views, counted up to the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class HybridSearch:
     ) -> dict[str, _LegAnswer]:
         """Both legs at once; one whose weight is 0 isn't asked."""
         query = LegQuery(tuple(views), question.limit * OVERFETCH, text=question.text)
-        needed = min(question.limit, await self._catalog.visible(views))
+        needed = await self._catalog.visible(views, question.limit)
         by_rank = question.fusion is Fusion.RRF
         legs: dict[str, Coroutine[None, None, _LegAnswer]] = {}
         if by_rank or question.dense_weight > 0:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, StaticPool, Table, event
+from sqlalchemy import Connection, StaticPool, Table, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DatabaseError, InterfaceError, SQLAlchemyError
@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from contracts.errors import StoreUnavailable
+from storage.catalog.driver import OneHopConnection
 
 Item = TypeVar("Item")
 
@@ -42,6 +43,9 @@ class Database:
         if not in_memory:
             # Every transaction ends here, so there is nothing to reset.
             options = {"pool_size": 8, "pool_reset_on_return": None}
+        if make_url(url).drivername == "sqlite+aiosqlite":
+            path = make_url(url).database or ":memory:"
+            options["async_creator"] = lambda: OneHopConnection(path)
         self.engine: AsyncEngine = create_async_engine(url, **options)
         self._writing = asyncio.Lock()
         # In memory there is one connection, so a read can't overlap a write.

@@ -12,7 +12,7 @@ from contracts.runs import RunTicket
 from contracts.visibility import View
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
-from storage.catalog.intervals import visible
+from storage.catalog.intervals import visible, visible_row
 
 
 class Documents:
@@ -28,7 +28,7 @@ class Documents:
         async with self._database.read() as connection:
             for keys in slices(list(doc_keys)):
                 rows = await connection.execute(
-                    select(table).where(visible(table, view), table.c.doc_key.in_(keys))
+                    select(table).where(visible_row(table, view), table.c.doc_key.in_(keys))
                 )
                 found.update({row.doc_key: _version(row) for row in rows})
         return found
@@ -38,7 +38,7 @@ class Documents:
         table = schema.document_versions
         statement = (
             select(table.c.doc_key)
-            .where(visible(table, view), table.c.doc_key > after)
+            .where(visible_row(table, view), table.c.doc_key > after)
             .order_by(table.c.doc_key)
             .limit(limit)
         )
@@ -74,7 +74,7 @@ class Documents:
         table = schema.document_versions
         statement = (
             update(table)
-            .where(visible(table, view), table.c.doc_key == bindparam("observed_key"))
+            .where(visible_row(table, view), table.c.doc_key == bindparam("observed_key"))
             .values(source_version=bindparam("observed_version"))
         )
         rows = [

@@ -17,7 +17,7 @@ from contracts.runs import (
 from contracts.visibility import View
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
-from storage.catalog.intervals import visible
+from storage.catalog.intervals import visible_row
 from storage.catalog.tickets import check_ticket
 
 
@@ -213,7 +213,7 @@ class Outcomes:
                 return []
             view = View(source_id=source_id, generation=row.generation, seq=row.seq)
             served = select(versions.c.doc_key).where(
-                visible(versions, view), versions.c.doc_key > after
+                visible_row(versions, view), versions.c.doc_key > after
             )
             failed = select(last.c.doc_key).where(
                 last.c.source_id == source_id,
@@ -221,10 +221,9 @@ class Outcomes:
                 last.c.doc_key > after,
             )
             keys = union(served, failed).order_by("doc_key").limit(limit).subquery()
+            live = visible_row(versions, view)
             joined = (
-                keys.outerjoin(
-                    versions, and_(versions.c.doc_key == keys.c.doc_key, visible(versions, view))
-                )
+                keys.outerjoin(versions, and_(versions.c.doc_key == keys.c.doc_key, live))
                 .outerjoin(
                     last, and_(last.c.doc_key == keys.c.doc_key, last.c.source_id == source_id)
                 )

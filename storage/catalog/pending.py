@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Exists, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, case, delete, exists, func, select, update
 
 from contracts.events import DirtyKey
 from contracts.runs import OutcomeStatus, RunTicket
@@ -98,16 +98,10 @@ class Pending:
 
     async def settle(self, ticket: RunTicket, now: datetime) -> int:
         """Drop the keys, but keep those of documents whose last outcome may still succeed."""
-        table, last = schema.pending, schema.last_outcomes
-        failed = select(last.c.doc_key).where(
-            last.c.source_id == ticket.source_id,
-            last.c.seq == ticket.seq,
-            last.c.status == OutcomeStatus.FAILED.value,
-            _retryable_now(ticket),
-        )
+        table = schema.pending
         mine = (table.c.source_id == ticket.source_id) & (table.c.taken_by == ticket.seq)
         async with self._database.write() as connection:
-            keys = list(await connection.scalars(failed))
+            keys = list(await connection.scalars(_retryable(ticket)))
             for some in slices(keys, 100):
                 # A crawl took no key of its own for them.
                 statement = self._database.insert(table).values(
@@ -156,16 +150,23 @@ class Pending:
         return case(*steps, else_=now.timestamp() + self._longest)
 
 
-def _retryable_now(ticket: RunTicket) -> Exists:
+def _retryable(ticket: RunTicket) -> Select[tuple[str]]:
+    """Documents that this run failed to ingest and that may succeed later."""
     outcomes, last = schema.outcomes, schema.last_outcomes
+    failed_last = exists().where(
+        last.c.source_id == outcomes.c.source_id,
+        last.c.doc_key == outcomes.c.doc_key,
+        last.c.seq == outcomes.c.seq,
+        last.c.status == OutcomeStatus.FAILED.value,
+    )
     return (
         select(outcomes.c.doc_key)
+        .distinct()
         .where(
             outcomes.c.source_id == ticket.source_id,
             outcomes.c.seq == ticket.seq,
-            outcomes.c.doc_key == last.c.doc_key,
             outcomes.c.status == OutcomeStatus.FAILED.value,
             outcomes.c.retryable.is_(True),
+            failed_last,
         )
-        .exists()
     )

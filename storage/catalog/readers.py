@@ -1,17 +1,15 @@
 """The catalog as the judge of every hit."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, func, or_, select
+from sqlalchemy import Row, func, select
 
 from contracts.documents import Located, PackAddress
-from contracts.visibility import View
+from contracts.visibility import View, is_visible
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
 from storage.catalog.intervals import visible
-
-VIEWS_PER_QUERY = 50  # sources of one statement
 
 
 class Readers:
@@ -26,42 +24,46 @@ class Readers:
         joined = chunks.join(layout, layout.c.chunk_id == chunks.c.chunk_id).join(
             versions, versions.c.id == layout.c.document_version_id
         )
+        # The intervals are judged here: with them in the statement SQLite would walk every chunk
+        # of the source by an index on intervals, and look for the few ids among them.
+        statement = select(
+            chunks,
+            *(c for c in layout.c if c.name != "chunk_id"),
+            versions.c.title,
+            versions.c.uri,
+            versions.c.source_version,
+            versions.c.from_seq.label("version_from"),
+            versions.c.to_seq.label("version_to"),
+        ).select_from(joined)
+        pinned = {(view.source_id, view.generation): view.seq for view in views}
         found: dict[str, Located] = {}
         async with self._database.read() as connection:
             for some in slices(list(chunk_ids)):
-                for seen in slices(list(views), VIEWS_PER_QUERY):
-                    rows = await connection.execute(
-                        select(
-                            chunks,
-                            *(c for c in layout.c if c.name != "chunk_id"),
-                            versions.c.title,
-                            versions.c.uri,
-                            versions.c.source_version,
-                        )
-                        .select_from(joined)
-                        .where(
-                            chunks.c.chunk_id.in_(some),
-                            or_(*(_seen(view) for view in seen)),
-                        )
-                    )
-                    found.update({row.chunk_id: _located(row) for row in rows})
+                rows = await connection.execute(statement.where(chunks.c.chunk_id.in_(some)))
+                found.update({row.chunk_id: _located(row) for row in rows if _seen(row, pinned)})
         return found
 
-    async def visible(self, views: Sequence[View]) -> int:
-        """Chunks visible in the views."""
+    async def visible(self, views: Sequence[View], limit: int) -> int:
+        """Chunks visible in the views, counted up to the limit."""
         chunks = schema.chunks
         total = 0
         async with self._database.read() as connection:
             for view in views:
-                count = await connection.scalar(
-                    select(func.count()).select_from(chunks).where(visible(chunks, view))
-                )
+                some = select(chunks.c.from_seq).where(visible(chunks, view)).limit(limit - total)
+                count = await connection.scalar(select(func.count()).select_from(some.subquery()))
                 total += count or 0
+                if total >= limit:
+                    break
         return total
 
 
-def _seen(view: View) -> Any:
-    return and_(visible(schema.chunks, view), visible(schema.document_versions, view))
+def _seen(row: Row[Any], pinned: Mapping[tuple[str, int], int]) -> bool:
+    seq = pinned.get((row.source_id, row.generation))
+    if seq is None:
+        return False
+    return is_visible(row.from_seq, row.to_seq, seq) and is_visible(
+        row.version_from, row.version_to, seq
+    )
 
 
 def _located(row: Row[Any]) -> Located:

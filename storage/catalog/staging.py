@@ -189,12 +189,16 @@ class Staging:
         async with self._database.read() as connection:
             opened = await connection.scalars(select(table.c.chunk_id).where(_opened(view)))
             closed = await connection.scalars(select(table.c.chunk_id).where(_closed(view)))
+            # Only the open run has unwanted rows; without that column an index holds the rest.
             count = await connection.scalar(
+                select(func.count()).select_from(table).where(visible(table, view))
+            )
+            unwanted = await connection.scalar(
                 select(func.count())
                 .select_from(table)
-                .where(visible(table, view), table.c.unwanted.is_(False))
+                .where(_from(table, view), table.c.unwanted.is_(True))
             )
-            return Census(frozenset(opened), frozenset(closed), count or 0)
+            return Census(frozenset(opened), frozenset(closed), (count or 0) - (unwanted or 0))
 
     async def forget(self, view: View, now: datetime) -> None:
         """Delete the sequence's rows, reopen what it closed, and owe one more purge. After the

@@ -1,20 +1,36 @@
 """The catalog: sequences, pointer, intervals, pending keys; in a file and in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from contracts.documents import EmbeddingSpace, PackAddress, PreparedChunk, PreparedDocument
-from contracts.errors import Fenced, PromotionRefused, RollbackRefused, UnknownSource
+from contracts.errors import (
+    Fenced,
+    PromotionRefused,
+    RollbackRefused,
+    StageMismatch,
+    UnknownSource,
+)
 from contracts.events import DirtyKey
-from contracts.runs import DocumentOutcome, OutcomeStatus, RunCounts, RunState, RunTicket, Stage
+from contracts.runs import (
+    AuditEntry,
+    DocumentOutcome,
+    OutcomeStatus,
+    RunCounts,
+    RunState,
+    RunTicket,
+    Stage,
+)
 from contracts.sources import SourceConfig
 from contracts.visibility import View
+from storage.catalog import schema
 from storage.catalog.repository import SqlCatalog, open_catalog, sqlite_url
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -336,3 +352,428 @@ async def test_what_is_kept_is_there_after_a_new_start(tmp_path: Path) -> None:
     async with opened(url) as catalog:
         assert (await catalog.pointers([SOURCE]))[SOURCE].seq == 1
         assert await visible(catalog, 1) == {"a1"}
+
+
+def bare(key: str, *chunks: str) -> PreparedDocument:
+    """The document without addresses: its chunks are already open."""
+    whole = document(key, *chunks)
+    there = tuple(chunk.model_copy(update={"address": None}) for chunk in whole.chunks)
+    return whole.model_copy(update={"chunks": there})
+
+
+async def everything(catalog: SqlCatalog) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of all tables but the audit trail's, which says how often something was said."""
+    found = {}
+    async with catalog._database.read() as connection:
+        for table in schema.metadata.sorted_tables:
+            if table is not schema.audit:
+                columns = [column for column in table.c if column.name not in HIDDEN]
+                rows = await connection.execute(select(*columns))
+                found[table.name] = sorted((tuple(row) for row in rows), key=repr)
+    return found
+
+
+# Numbers of rows, which a repetition may count on.
+HIDDEN = {"id", "document_version_id"}
+
+
+async def test_every_write_of_an_old_ticket_is_fenced(url: str) -> None:
+    """Whatever carries it changes nothing."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        ticket = await ticket_of(catalog, "2")
+        delta = await catalog.stage(ticket, [document("a", "a2")])
+        reopening = delta.model_copy(update={"reopens": delta.closes})
+        await catalog.fence(SOURCE, ticket.seq)
+        before = await everything(catalog)
+        done = DocumentOutcome(doc_key="a", stage=Stage.PARSE, status=OutcomeStatus.DONE)
+        for write in (
+            catalog.stage(ticket, [document("a", "a3")]),
+            catalog.settle(ticket, reopening),
+            catalog.record(ticket, [done], NOW),
+            catalog.pin(ticket, "a", "v"),
+            catalog.update_run(ticket, RunState.WORKING),
+            catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=True),
+        ):
+            with pytest.raises(Fenced, match="no longer the open one"):
+                await write
+        assert await everything(catalog) == before
+
+
+async def test_every_step_twice_is_every_step_once(url: str) -> None:
+    """A repeated activity finds its work done, and leaves the tables as they are."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1", "a2"), document("b", "b1"))
+        ticket = await ticket_of(catalog, "2")
+        staged = [document("a", "a2", "a3"), deleted("b"), document("c", "c1")]
+        delta = await catalog.stage(ticket, staged)
+        steps: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=True),
+            lambda: catalog.pin(ticket, "a", "v"),
+            lambda: catalog.stage(ticket, staged),
+            lambda: catalog.settle(ticket, delta),
+            lambda: catalog.record(ticket, [failure("c", retryable=False)], NOW),
+            lambda: catalog.update_run(ticket, RunState.CHECKING, RunCounts(changed=2)),
+            lambda: catalog.observe(view(2), {"a": "v2"}),
+            lambda: catalog.promote(ticket, RunCounts(), "digest", NOW),
+            lambda: catalog.pending_keys.settle(ticket, NOW),
+            lambda: catalog.fence(SOURCE, ticket.seq),
+            lambda: catalog.end_run(ticket, RunState.FAILED, "late", RunCounts(), NOW),
+            lambda: catalog.retire(view(1)),
+            lambda: catalog.unpin(SOURCE),
+        )
+        for number, step in enumerate(steps):
+            await step()
+            once = await everything(catalog)
+            await step()
+            assert await everything(catalog) == once, number
+        record = await catalog.run(SOURCE, 2)
+        assert record is not None
+        assert record.state is RunState.PROMOTED
+
+
+async def test_a_chunk_that_is_kept_needs_no_pack_record(url: str) -> None:
+    """It is neither opened nor closed, keeps its id, and shows its new place."""
+    async with opened(url) as catalog:
+        first = await ran(catalog, "1", document("a", "a1", "a2"))
+        kept = {"a1": "text of a1", "a2": "text of a2"}
+        ticket = await ticket_of(catalog, "2")
+        assert await catalog.open_chunk_keys(ticket, ["a", "none"]) == {"a": kept}
+        delta = await catalog.stage(ticket, [bare("a", "a2")])
+        assert (len(delta.opens), len(delta.closes)) == (0, 1)
+        await promote(catalog, ticket)
+        [[chunk_id, place]] = (
+            await catalog.locate([*(await catalog.census(view(1))).opened], [view(2)])
+        ).items()
+        assert (place.run_id, place.from_seq) == (first.run_id, 1)
+        assert (place.ordinal, place.char_start) == (0, 0)
+        before = (await catalog.locate([chunk_id], [view(1)]))[chunk_id]
+        assert (before.ordinal, before.char_start) == (1, 10)
+
+
+async def test_a_chunk_without_a_record_must_be_open(url: str) -> None:
+    """A document that was prepared against another state is refused as a whole."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        before = await everything(catalog)
+        with pytest.raises(StageMismatch, match="prepared against another state"):
+            await catalog.stage(ticket, [document("a", "a1"), bare("b", "b1")])
+        assert await everything(catalog) == before
+
+
+async def test_a_chunk_that_was_removed_before_comes_back_beside_its_old_self(url: str) -> None:
+    """The same text has another id in another sequence: the retained one stays as it was."""
+    async with opened(url, retain_versions=5) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        await ran(catalog, "2", document("a", "a2"))
+        await ran(catalog, "3", document("a", "a1"))
+        one, three = (await catalog.census(view(1))).opened, (await catalog.census(view(3))).opened
+        assert len(one | three) == 2
+        assert [await visible(catalog, seq) for seq in (1, 2, 3)] == [{"a1"}, {"a2"}, {"a1"}]
+
+
+async def test_a_chunk_that_is_wanted_unwanted_and_wanted_again_is_there(url: str) -> None:
+    """Whatever the attempts before had in mind, before or after the stores took it."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        await stage(catalog, ticket, document("a", "a1"))
+        unwanted = await catalog.stage(ticket, [document("a", "a2")])
+        assert (await catalog.census(view(1))).visible == 1
+        again = await catalog.stage(ticket, [document("a", "a1")])
+        # The delta of the attempt in the middle arrives late: its chunk is wanted now.
+        await catalog.settle(ticket, unwanted)
+        await catalog.settle(ticket, again)
+        assert await visible(catalog, 1) == {"a1"}
+        assert {chunk.text_hash for chunk in (await catalog.staged(view(1))).opens} == {
+            "text of a1"
+        }
+
+
+async def test_an_empty_document_is_a_document_and_a_deleted_one_is_none(url: str) -> None:
+    """Both have no chunks; only one has a version."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"), document("b", "b1"))
+        await ran(catalog, "2", document("a"), deleted("b"), deleted("never"))
+        assert await catalog.counts(view(1)) == (2, 2)
+        assert await catalog.counts(view(2)) == (1, 0)
+        assert await catalog.has_documents(view(2))
+        assert not await catalog.has_documents(view(0))
+        assert list(await catalog.versions(view(2), ["a", "b", "never"])) == ["a"]
+
+
+async def test_keys_ascend_by_their_bytes_and_are_paged(url: str) -> None:
+    """Between two keys of a listing nothing is left out (UTF-8 order, not UTF-16's)."""
+    async with opened(url) as catalog:
+        names = ["B", "a", "a/b", "é", "\uffee", "🙂"]
+        await ran(catalog, "1", *(document(name, f"{name}1") for name in reversed(names)))
+        assert await catalog.keys(view(1), "", None, 10) == names
+        assert await catalog.keys(view(1), "a", "é", 10) == ["a/b", "é"]
+        assert await catalog.keys(view(1), "a", None, 2) == ["a/b", "é"]
+        assert await catalog.keys(view(0), "", None, 10) == []
+
+
+async def test_statuses_are_paged_by_key(url: str) -> None:
+    """What is served and what failed, each once, in one order."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        await stage(catalog, ticket, *(document(f"d{n}", f"c{n}") for n in (0, 2, 4)))
+        await catalog.record(ticket, [failure(f"d{n}", retryable=False) for n in (1, 2, 3)], NOW)
+        await promote(catalog, ticket)
+        pages, after = [], ""
+        while page := await catalog.statuses(SOURCE, after, 2):
+            assert len(page) <= 2
+            pages.extend(page)
+            after = page[-1].doc_key
+        assert [status.doc_key for status in pages] == ["d0", "d1", "d2", "d3", "d4"]
+        served = [status.doc_key for status in pages if status.live_version]
+        failed = [status.doc_key for status in pages if status.status is OutcomeStatus.FAILED]
+        assert (served, failed) == (["d0", "d2", "d4"], ["d1", "d2", "d3"])
+
+
+async def test_unchanged_content_takes_its_new_source_version(url: str) -> None:
+    """Only the version that is seen is noted; neither interval nor chunks move."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"), document("b", "b1"))
+        before = (await catalog.versions(view(1), ["a"]))["a"]
+        await catalog.observe(view(1), {"a": "v2", "none": "v"})
+        found = await catalog.versions(view(1), ["a", "b"])
+        assert found["a"] == before.model_copy(update={"source_version": "v2"})
+        assert found["b"].source_version == "v"
+
+
+async def test_hits_are_judged_by_source_and_interval(url: str) -> None:
+    """An id that is not visible in the view of its own source is left out, as is an unknown one."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        await ran(catalog, "2", document("a", "a2"))
+        ids = [*(await catalog.census(view(1))).opened, *(await catalog.census(view(2))).opened]
+        other = View(source_id="other", generation=1, seq=1)
+        rebuilt = View(source_id=SOURCE, generation=2, seq=1)
+        assert set(await catalog.locate([*ids, "none"], [view(1), other])) == {ids[0]}
+        assert set(await catalog.locate(ids, [view(2)])) == {ids[1]}
+        assert await catalog.locate(ids, [other, rebuilt, view(0)]) == {}
+        assert await catalog.locate(ids, []) == {}
+        assert await catalog.visible([view(2), other], 10) == 1
+        assert await catalog.visible([view(2), other], 1) == 1
+
+
+async def test_a_flip_between_two_runs_is_all_or_nothing_under_load(url: str) -> None:
+    """Readers that come at any moment see the one state or the other."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", *(document(f"d{n}", f"old{n}") for n in range(20)))
+        ticket = await ticket_of(catalog, "2")
+        await stage(catalog, ticket, *(document(f"d{n}", f"new{n}") for n in range(20)))
+        ids = [*(await catalog.census(view(1))).opened, *(await catalog.census(view(2))).opened]
+
+        async def seen() -> frozenset[str]:
+            pointer = (await catalog.pointers([SOURCE]))[SOURCE]
+            located = await catalog.locate(ids, [view(pointer.seq)])
+            return frozenset(place.text_hash[8:11] for place in located.values())
+
+        *states, _ = await asyncio.gather(*(seen() for _ in range(10)), promote(catalog, ticket))
+        assert set(states) <= {frozenset({"old"}), frozenset({"new"})}
+        assert await seen() == {"new"}
+
+
+async def test_of_two_holders_of_a_ticket_none_undoes_the_other(url: str) -> None:
+    """A promotion and a fence at once: the run is live, or it is fenced and owes a purge."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        await stage(catalog, ticket, document("a", "a1"))
+        answers = await asyncio.gather(
+            promote(catalog, ticket), catalog.fence(SOURCE, ticket.seq), return_exceptions=True
+        )
+        live = (await catalog.pointers([SOURCE]))[SOURCE].seq
+        refused = isinstance(answers[0], PromotionRefused)
+        assert live == (0 if refused else 1)
+        assert (await catalog.source_state(SOURCE)).unswept is refused
+
+
+@pytest.mark.parametrize("flag", ["paused", "removed"])
+async def test_a_source_that_is_held_runs_nothing(url: str, flag: str) -> None:
+    """The refusal says why."""
+    async with opened(url) as catalog:
+        await catalog.mark_source(SOURCE, **{flag: True})
+        answer = await catalog.open_run(SOURCE, "1", "change", NOW)
+        assert answer.ticket is None
+        assert flag in (answer.refused or "")
+
+
+async def test_a_source_that_never_was_is_unknown(url: str) -> None:
+    """Everywhere that needs one."""
+    async with opened(url) as catalog:
+        for asked in (
+            catalog.source("none"),
+            catalog.pointers([SOURCE, "none"]),
+            catalog.open_run("none", "1", "change", NOW),
+            catalog.fence("none", 1),
+        ):
+            with pytest.raises(UnknownSource):
+                await asked
+        assert not (await catalog.source_state("none")).exists
+        assert await catalog.statuses("none") == []
+
+
+async def test_a_configuration_is_replaced_and_its_revision_rises(url: str) -> None:
+    """Pointer and sequence stay."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        before = await catalog.source(SOURCE)
+        config = before.config.model_copy(update={"prefix": "p/", "retain_versions": 3})
+        after = await catalog.put_source(config, "me")
+        assert (after.config, after.revision) == (config, before.revision + 1)
+        assert after.created_at == before.created_at
+        assert (await catalog.pointers([SOURCE]))[SOURCE].seq == 1
+        assert [record.config.source_id for record in await catalog.sources()] == [SOURCE]
+
+
+async def test_the_first_end_of_a_run_stays(url: str) -> None:
+    """A later one says nothing new; the run is found with what it was."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        counts = RunCounts(planned=3)
+        await catalog.update_run(ticket, RunState.WORKING, counts)
+        await catalog.fence(SOURCE, ticket.seq)
+        await catalog.end_run(ticket, RunState.CANCELLED, "asked for", counts, NOW)
+        await catalog.end_run(ticket, RunState.FAILED, "late", RunCounts(), LATER)
+        record = await catalog.run(SOURCE, 1)
+        assert record is not None
+        assert (record.state, record.reason, record.counts, record.ended_at) == (
+            RunState.CANCELLED,
+            "asked for",
+            counts,
+            NOW,
+        )
+        assert await catalog.runs(SOURCE) == [record]
+        assert await catalog.run(SOURCE, 2) is None
+
+
+async def test_backoff_doubles_to_its_bound(url: str) -> None:
+    """Thirty seconds, a minute, … an hour; and a new change doesn't wait for it."""
+    waits = []
+    async with opened(url) as catalog:
+        for n in range(1, 11):
+            ticket = await ticket_of(catalog, str(n))
+            await catalog.pending_keys.take(
+                ticket, [DirtyKey(key="a")] if n == 1 else [], crawl=False
+            )
+            await catalog.fence(SOURCE, n)
+            await catalog.forget(view(n), NOW)
+            await catalog.pending_keys.release(SOURCE, n, starts_run=True, now=NOW)
+            retry_at = (await catalog.source_state(SOURCE)).retry_at
+            assert retry_at is not None
+            waits.append(retry_at - NOW.timestamp())
+    assert waits == [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]
+
+
+async def test_a_paused_source_retries_nothing(url: str) -> None:
+    """Keys that wait start a run when it goes on."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=False)
+        await catalog.fence(SOURCE, 1)
+        await catalog.pending_keys.release(SOURCE, 1, starts_run=True, now=NOW)
+        await catalog.mark_source(SOURCE, paused=True)
+        assert (await catalog.source_state(SOURCE)).retry_at is None
+        await catalog.mark_source(SOURCE, paused=False)
+        assert (await catalog.source_state(SOURCE)).retry_at is not None
+
+
+async def test_releasing_a_run_twice_counts_one_attempt(url: str) -> None:
+    """A repeated activity doesn't double the wait."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=False)
+        await catalog.fence(SOURCE, 1)
+        for _ in range(2):
+            await catalog.pending_keys.release(SOURCE, 1, starts_run=True, now=NOW)
+        assert (await catalog.source_state(SOURCE)).retry_at == NOW.timestamp() + 30
+
+
+async def test_a_failure_is_known_until_the_document_succeeds(url: str) -> None:
+    """With the version and the fingerprint that it failed at; a success clears it."""
+    async with opened(url) as catalog:
+        ticket = await ticket_of(catalog, "1")
+        await catalog.record(ticket, [failure("a", retryable=False)], NOW)
+        known = (await catalog.known_failures(SOURCE, ["a", "b"]))["a"]
+        assert (known.source_version, known.fingerprint, known.seq) == ("v", "f", 1)
+        done = DocumentOutcome(doc_key="a", stage=Stage.PARSE, status=OutcomeStatus.DONE)
+        await catalog.record(ticket, [done], NOW)
+        assert await catalog.known_failures(SOURCE, ["a"]) == {}
+        [outcome] = await catalog.outcomes(SOURCE, 1, Stage.PARSE, ["a"])
+        assert outcome == done.model_copy(update={"at": NOW})
+        assert await catalog.outcomes(SOURCE, 1, Stage.EMBED) == []
+
+
+async def test_without_retained_versions_nothing_can_be_rolled_back_to(url: str) -> None:
+    """What was before goes at the next retirement."""
+    async with opened(url, retain_versions=0) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        await ran(catalog, "2", document("a", "a2"))
+        with pytest.raises(RollbackRefused, match="nothing to roll back to"):
+            await catalog.roll_back(SOURCE, None, "me", "", NOW)
+        retire = (await catalog.due_sweep(SOURCE, LATER)).retire
+        assert retire is not None
+        assert await catalog.retire(retire) == ["pack of a1"]
+        assert await visible(catalog, 2) == {"a2"}
+
+
+async def test_a_run_that_is_open_at_a_rollback_is_fenced_and_purged(url: str) -> None:
+    """Its sequence is withdrawn with those above the target, the highest first."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        await ran(catalog, "2", document("a", "a2"))
+        ticket = await ticket_of(catalog, "3")
+        await stage(catalog, ticket, document("a", "a3"))
+        await catalog.roll_back(SOURCE, 1, "me", "bad", NOW)
+        with pytest.raises(PromotionRefused):
+            await promote(catalog, ticket)
+        with pytest.raises(Fenced):
+            await catalog.stage(ticket, [document("a", "a4")])
+        due = (await catalog.due_sweep(SOURCE, LATER)).purge
+        assert [purge.seq for purge in due] == [3, 2]
+        for purge in due:
+            await catalog.forget(purge, LATER)
+        assert await visible(catalog, 1) == {"a1"}
+        assert (await catalog.census(view(9))).visible == 1
+        states = {record.seq: record.state for record in await catalog.runs(SOURCE)}
+        assert (states[1], states[2]) == (RunState.PROMOTED, RunState.WITHDRAWN)
+
+
+async def test_packs_that_other_documents_share_stay(url: str) -> None:
+    """A pack is answered when the last chunk in it is gone, and not before."""
+    shared = PackAddress(pack="shared", offset=0, length=1)
+
+    def in_shared(key: str, chunk: str) -> PreparedDocument:
+        whole = document(key, chunk)
+        moved = tuple(each.model_copy(update={"address": shared}) for each in whole.chunks)
+        return whole.model_copy(update={"chunks": moved})
+
+    async with opened(url, retain_versions=0) as catalog:
+        await ran(catalog, "1", in_shared("a", "a1"), in_shared("b", "b1"))
+        await ran(catalog, "2", deleted("a"))
+        assert await catalog.retire(view(2)) == []
+        await ran(catalog, "3", deleted("b"))
+        assert await catalog.retire(view(3)) == ["shared"]
+
+
+async def test_who_did_what_is_told_newest_first(url: str) -> None:
+    """By source, with reasons; commands leave their own lines."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        await ran(catalog, "2", document("a", "a2"))
+        await catalog.roll_back(SOURCE, None, "me", "bad chunks", NOW)
+        entry = AuditEntry(
+            source_id=SOURCE, seq=1, actor="you", action="approve", details={"k": "v"}, at=NOW
+        )
+        await catalog.append(entry)
+        lines = await catalog.entries(SOURCE)
+        assert lines[0] == entry
+        assert [(line.actor, line.action) for line in lines] == [
+            ("you", "approve"),
+            ("me", "roll back"),
+            ("test", "configure"),
+        ]
+        assert lines[1].reason == "bad chunks"
+        assert await catalog.entries(SOURCE, 1) == [entry]
+        assert await catalog.entries("other") == []

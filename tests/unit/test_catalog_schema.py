@@ -135,7 +135,7 @@ async def live(catalog: SqlCatalog) -> None:
     view = View(source_id="s", generation=1, seq=3)
     census = await catalog.census(view)
     await catalog.locate(census.opened, [view])
-    await catalog.visible([view])
+    await catalog.visible([view], 10)
     await catalog.staged(view)
     await catalog.versions(view, ["a"])
     await catalog.keys(view, "", "b", 10)

@@ -115,8 +115,9 @@ class Judge:
             if one in self.rows and any(_shows(self.rows[one], view) for view in views)
         }
 
-    async def visible(self, views: Sequence[View]) -> int:
-        return sum(any(_shows(row, view) for view in views) for row in self.rows.values())
+    async def visible(self, views: Sequence[View], limit: int) -> int:
+        shown = sum(any(_shows(row, view) for view in views) for row in self.rows.values())
+        return min(shown, limit)
 
 
 def _shows(row: Row, view: View) -> bool:
