@@ -46,7 +46,7 @@ class Commands:
     async def _resume(self, source_id: str, _command: Command) -> CommandResult:
         await self._ports.catalog.mark_source(source_id, paused=False)
         await self._ports.catalog.unpin(source_id)
-        return CommandResult(ok=True, message="resumed: what changed meanwhile is ingested")
+        return CommandResult(ok=True, message="resumed: what changed meanwhile is taken up now")
 
     async def _roll_back(self, source_id: str, command: Command) -> CommandResult:
         pointer = await self._ports.catalog.roll_back(

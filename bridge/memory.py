@@ -40,6 +40,10 @@ class RecordingOrchestrator:
         self.commands.append((source_id, command))
         return CommandResult(ok=True, message=f"{command.verb} was recorded")
 
+    async def collected(self, source_id: str) -> int:
+        """Keys that were signalled."""
+        return len({k.key for name, s in self.signals if name == source_id for k in s.keys})
+
     async def is_running(self, workflow_id: str) -> bool:
         """Whether it was said to be."""
         return workflow_id in self.running

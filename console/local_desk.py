@@ -161,18 +161,32 @@ class LocalDesk:
             pointer=pointer,
             documents=documents,
             chunks=chunks,
-            pending=await self._catalog.pending_keys.pending(source_id),
+            pending=await self._pending(record),
             last_run=next(iter(await self._catalog.runs(source_id, 1)), None),
         )
+
+    async def _pending(self, record: SourceRecord) -> int:
+        """Keys that no run has settled; those of a source that may not run are with its
+        coordinator still."""
+        source_id = record.config.source_id
+        settled = await self._catalog.pending_keys.pending(source_id)
+        orchestrator = self._services.orchestrator
+        if orchestrator is None or not (record.paused or record.pinned):
+            return settled
+        return settled + await orchestrator.collected(source_id)
 
     async def _pointer(self, source_id: str) -> LivePointer:
         return (await self._catalog.pointers([source_id]))[source_id]
 
     async def _refuse_another_place(self, config: SourceConfig) -> None:
-        """A source that suddenly looks elsewhere would lose all its documents."""
+        """A source that suddenly looks elsewhere would lose all its documents; one that has none
+        yet may still be corrected."""
         try:
             known = (await self._catalog.source(config.source_id)).config
         except UnknownSource:
+            return
+        pointer = await self._pointer(config.source_id)
+        if not pointer.seq and pointer.open_seq is None:
             return
         if (known.kind, known.container, known.prefix) == (
             config.kind,

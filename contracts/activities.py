@@ -19,6 +19,7 @@ CHANGED: Final = "changed"  # signal of the coordinator
 RUN_FINISHED: Final = "run_finished"  # signal of the coordinator
 BATCH_FINISHED: Final = "batch_finished"  # signal of a run
 COMMAND: Final = "command"  # update of the coordinator
+COLLECTED: Final = "collected"  # query of the coordinator
 
 SOURCE_STATE: Final = "source_state"
 OPEN_RUN: Final = "open_run"

@@ -6,6 +6,8 @@ from typing import Final
 # Left by tools beside the data; never documents (spiceai/spiceai#14121).
 MARKERS: Final = frozenset({"_SUCCESS", ".DS_Store", "Thumbs.db", "desktop.ini"})
 MARKER_PREFIXES: Final = ("_committed_", "_started_", "~$", "._")
+# A state folder of Sluice has this file in it: its own objects are nobody's documents.
+STATE_MARK: Final = ".sluice-state"
 UNFINISHED: Final = (".part", ".tmp", ".swp", ".crdownload", "~")
 
 
@@ -19,6 +21,11 @@ def is_folder_object(key: str, size: int | None) -> bool:
     """Whether an object stands for a folder: it ends in a slash and has no content. A zero-byte
     key without a slash is a real object (opensearch-project/data-prepper#3727)."""
     return key.endswith("/") and not size
+
+
+def is_hidden(key: str) -> bool:
+    """Whether a file, or a folder on the way to it, has a name that begins with a dot."""
+    return any(name.startswith(".") for name in key.split("/"))
 
 
 def is_unfinished(key: str) -> bool:

@@ -189,7 +189,8 @@ class SourceCatalog(Protocol):
     async def mark_source(
         self, source_id: str, *, paused: bool | None = None, removed: bool | None = None
     ) -> None:
-        """Set flags."""
+        """Set flags. Of a removed source runs, outcomes, failures and pending keys are forgotten:
+        whoever takes its name again begins anew."""
 
     async def source_state(self, source_id: str) -> SourceState:
         """What a coordinator has to know; `exists` False for an unknown source."""
@@ -241,9 +242,14 @@ class RunCatalog(Protocol):
         the source is paused, pinned or removed, a run is unresolved, or a purge is due."""
 
     async def update_run(
-        self, ticket: RunTicket, state: RunState, counts: RunCounts | None = None
+        self,
+        ticket: RunTicket,
+        state: RunState | None,
+        counts: RunCounts | None = None,
+        reason: str | None = None,
     ) -> None:
-        """Say where the run is; `Fenced` if the ticket is no longer the open one."""
+        """Say where the run is (None: where it was), and why it waits, if it does; `Fenced` if
+        the ticket is no longer the open one."""
 
     async def end_run(
         self, ticket: RunTicket, state: RunState, reason: str, counts: RunCounts, now: datetime
@@ -448,6 +454,9 @@ class Orchestrator(Protocol):
 
     async def command(self, source_id: str, command: Command) -> CommandResult:
         """Update-with-start of the source's coordinator."""
+
+    async def collected(self, source_id: str) -> int:
+        """Changed keys that the source's coordinator holds for its next run; 0 without one."""
 
     async def is_running(self, workflow_id: str) -> bool:
         """Whether an execution of that id is open."""

@@ -9,6 +9,7 @@ from temporalio.client import (
     RPCError,
     WithStartWorkflowOperation,
     WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -19,6 +20,7 @@ from temporalio.service import RPCStatusCode
 from contracts import ids, queues
 from contracts.activities import (
     CHANGED,
+    COLLECTED,
     COMMAND,
     COORDINATOR,
     RUN_FINISHED,
@@ -32,6 +34,7 @@ from contracts.events import ChangeSignal
 from contracts.wire import WireModel
 
 SIGNAL_TIMEOUT = timedelta(seconds=10)  # of one signal-with-start, the SDK's retries included
+QUERY_TIMEOUT = timedelta(seconds=5)
 COMMAND_TIMEOUT = timedelta(seconds=120)  # until a worker has obeyed
 
 
@@ -99,6 +102,19 @@ class TemporalOrchestrator:
             except WorkflowUpdateFailedError as error:
                 raise ConfigurationError(str(error.cause)) from error
         return result
+
+    async def collected(self, source_id: str) -> int:
+        """Asked of the coordinator; one that has ended holds nothing."""
+        handle = self._client.get_workflow_handle(ids.coordinator_workflow_id(source_id))
+        try:
+            answer: int = await handle.query(COLLECTED, result_type=int, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return 0
+            raise NotReachable(f"the coordinator did not answer: {error.message}") from error
+        except WorkflowQueryFailedError as error:
+            raise NotReachable(f"the coordinator of {source_id} did not answer: {error}") from error
+        return answer
 
     async def is_running(self, workflow_id: str) -> bool:
         """Whether the newest execution of that id is open."""

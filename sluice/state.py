@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.errors import ConfigurationError, SluiceError, StoreUnavailable
+from contracts.keys import STATE_MARK
 from sluice.processes import PidFiles
 
 KEY_BYTES: Final = 32
@@ -98,6 +99,7 @@ class StateFolder:
             self.root.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
             for folder in (self.objects, self.vectors, self.scratch, self.root / "pids"):
                 folder.mkdir(exist_ok=True)
+            (self.root / STATE_MARK).touch()
             probe = self.root / f".probe-{os.getpid()}"
             probe.write_bytes(b"\0")
             probe.unlink()

@@ -53,6 +53,10 @@ class _NoOrchestrator:
         """Refuse."""
         raise _no_stack()
 
+    async def collected(self, source_id: str) -> int:
+        """Refuse."""
+        raise _no_stack()
+
     async def is_running(self, workflow_id: str) -> bool:
         """Refuse."""
         raise _no_stack()

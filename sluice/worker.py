@@ -85,7 +85,7 @@ def workers(client: Client, ports: Ports, serve: Sequence[str] = queues.ALL) -> 
             workflows=list(WORKFLOWS) if queue == queues.WORKFLOWS else [],
             activities=activities[queue],
             workflow_runner=workflow_runner(),
-            interceptors=[ErrorTranslation()],
+            interceptors=[ErrorTranslation(ports.catalog)],
             graceful_shutdown_timeout=GRACE,
             max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
             default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,

@@ -19,7 +19,7 @@ from contracts.errors import (
     DocumentGone,
     SourceUnavailable,
 )
-from contracts.keys import is_unfinished
+from contracts.keys import STATE_MARK, is_hidden, is_unfinished
 from contracts.sources import DocumentStat, SourceConfig, StagedDocument
 from sources.content import ContentFile, check_size
 from sources.selection import check_options, may_hold, selects
@@ -34,7 +34,8 @@ OPTIONS: Final = frozenset({"watch"})  # watch=no: nobody watches the folder, cr
 
 
 class FolderSource:
-    """A folder, opened. Symbolic links inside it are not followed."""
+    """A folder, opened. Left out are symbolic links, names that begin with a dot, names that aren't
+    UTF-8, and state folders of Sluice."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
@@ -88,9 +89,11 @@ class FolderSource:
             ) from error
         except OSError as error:
             raise _unavailable(self._root / below, error) from error
+        if any(entry.name == STATE_MARK for _, entry in entries):
+            return
         for _, entry in sorted(entries, key=lambda pair: pair[0]):
             key = f"{below}{entry.name}"
-            if entry.is_symlink() or not _is_text(key):
+            if entry.is_symlink() or is_hidden(entry.name) or not _is_text(key):
                 continue
             if entry.is_dir():
                 if may_hold(self._config, f"{key}/"):
@@ -103,7 +106,7 @@ class FolderSource:
         return os.fsencode(name)
 
     def _selects(self, key: str) -> bool:
-        return selects(self._config, key) and not is_unfinished(key)
+        return selects(self._config, key) and not is_unfinished(key) and not is_hidden(key)
 
     async def stat(self, doc_key: str) -> DocumentStat | None:
         """What is there now. While the root is gone nothing is known to be deleted."""
@@ -113,8 +116,8 @@ class FolderSource:
         return stat
 
     def _is_ours(self, key: str) -> bool:
-        """A selected path below the root, spelt as listings spell it, that leads through no link
-        and no `..`."""
+        """A selected path below the root, spelt as listings spell it, that leads through no link,
+        no state folder and no `..`."""
         if not self._selects(key) or key.startswith("/") or ".." in key.split("/"):
             return False
         if str(PurePosixPath(key)) != key:
@@ -122,7 +125,7 @@ class FolderSource:
         path = self._root
         for name in key.split("/")[:-1]:
             path /= name
-            if path.is_symlink():
+            if path.is_symlink() or (path / STATE_MARK).exists():
                 return False
         return True
 

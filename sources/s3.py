@@ -205,7 +205,7 @@ class S3Source:
         except NoCredentialsError as error:
             raise ConfigurationError(
                 "there are no S3 credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or a profile"
+                "or AWS_PROFILE, in the environment of `sluice up`"
             ) from error
         except ProfileNotFound as error:
             raise ConfigurationError(f"{error}: correct AWS_PROFILE") from error

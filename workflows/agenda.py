@@ -75,6 +75,11 @@ class Agenda:
         )
 
     @property
+    def collected(self) -> int:
+        """Keys that wait for the next run; a segment, which holds many, counts as one."""
+        return len(self.keys) + len(self.segments)
+
+    @property
     def dirty(self) -> bool:
         """Whether anything may have changed."""
         return self.crawl or bool(self.keys) or bool(self.segments)

@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from contracts import ids
     from contracts.activities import (
         CHANGED,
+        COLLECTED,
         COMMAND,
         COORDINATOR,
         END_RUN,
@@ -137,6 +138,11 @@ class SourceCoordinator:
         if command.verb not in VERBS:
             raise ValueError(f"unknown command {command.verb!r}: use one of {sorted(VERBS)}")
 
+    @workflow.query(name=COLLECTED)
+    def collected(self) -> int:
+        """How many keys wait here for the next run."""
+        return self._agenda.collected
+
     # --- main loop ------------------------------------------------------------------------------
 
     @workflow.run
@@ -177,7 +183,9 @@ class SourceCoordinator:
         command = order.command
         if command.verb == "crawl":
             self._agenda.say_crawl(self._now())
-            order.result = CommandResult(ok=True, message="the source will be crawled")
+            held = self._source.paused or self._source.pinned
+            when = "once it is resumed" if held else "now"
+            order.result = CommandResult(ok=True, message=f"the source is crawled {when}")
             self._active_at = self._now()
             return
         request = CommandRequest(source_id=self._state.source_id, command=command)

@@ -15,7 +15,7 @@ from watchfiles.main import FileChange
 from bridge.consumers import Sink
 from contracts.errors import NotReachable
 from contracts.events import ChangeEvent, Operation
-from contracts.keys import is_marker, is_unfinished
+from contracts.keys import STATE_MARK, is_hidden, is_marker, is_unfinished
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +88,7 @@ class FolderConsumer:
 
     async def _hand_over(self, batch: Iterable[FileChange], sink: Sink) -> None:
         events, crawl = [], False
-        for change, name in sorted(batch, key=lambda pair: pair[1]):
+        for name, change in sorted(await asyncio.to_thread(self._ours, batch)):
             if change is Change.deleted and name in self._folders:
                 self._forget(name)
                 crawl = True
@@ -101,6 +101,25 @@ class FolderConsumer:
             await sink.take_events(events)
         if crawl:
             await sink.take_crawl(ORIGIN, str(self._root))
+
+    def _ours(self, batch: Iterable[FileChange]) -> list[tuple[str, Change]]:
+        """The changes that a listing of the source would come by, with their names first."""
+        return [(name, change) for change, name in batch if self._is_ours(Path(name))]
+
+    def _is_ours(self, path: Path) -> bool:
+        """The watch follows links, which listings don't, and sees hidden names and the files of
+        our own state folders, which are no documents."""
+        if path == self._root:
+            return True
+        try:
+            key = path.relative_to(self._root).as_posix()
+        except ValueError:
+            return False
+        place = Path(key).parent
+        if is_hidden(key) or path.parent.resolve() != self._root.resolve() / place:
+            return False
+        above = [path, *path.parents][: len(place.parts) + 1]
+        return not any((folder / STATE_MARK).exists() for folder in above)
 
     async def _learn(self, name: str) -> bool:
         """Whether a folder is new: then it may have files, and folders, that nobody reported."""
@@ -138,7 +157,8 @@ class FolderConsumer:
 
 
 def _is_folder(name: str) -> bool:
-    return Path(name).is_dir()
+    path = Path(name)
+    return path.is_dir() and not path.is_symlink()
 
 
 def _folders_below(root: Path) -> set[str]:

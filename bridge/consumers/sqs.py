@@ -275,7 +275,7 @@ async def _translated(address: QueueAddress) -> AsyncIterator[None]:
     except NoCredentialsError as error:
         raise ConfigurationError(
             "there are no SQS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "or a profile"
+            "or AWS_PROFILE, in the environment of `sluice up`"
         ) from error
     except BotoConnectionError as error:
         raise NotReachable(f"{where} doesn't answer") from error

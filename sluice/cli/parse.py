@@ -37,6 +37,8 @@ def _files(place: Path) -> list[Path]:
         return [place]
     if not place.exists():
         raise ConfigurationError(f"there is no file or folder {place}")
+    if not place.is_dir():
+        raise ConfigurationError(f"{place} is neither a file nor a folder: save it as a file first")
     files = sorted(path for path in place.rglob("*") if path.is_file())
     if not files:
         raise ConfigurationError(f"there is no file in {place}")

@@ -53,10 +53,9 @@ def add(
     from contracts.errors import ConfigurationError  # noqa: PLC0415
     from contracts.sources import GatePolicy, SourceConfig  # noqa: PLC0415
 
-    place = bucket if kind == "s3" else root and str(Path(root).absolute())
-    if not place:
-        wanted = "--bucket" if kind == "s3" else "--root"
-        raise ConfigurationError(f"a source of kind {kind} needs its place: give {wanted}")
+    folder = str(Path(root).absolute()) if root else None
+    # A kind of somebody else's takes what is given, and each says itself what it misses.
+    place = {"folder": folder, "s3": bucket}.get(kind, bucket or folder) or ""
     options = {"endpoint_url": endpoint_url, "region": region, "queue_url": queue_url}
     try:
         config = SourceConfig(

@@ -121,6 +121,7 @@ class Pointers:
             .where(runs.c.source_id == ticket.source_id, runs.c.seq == ticket.seq)
             .values(
                 state=RunState.PROMOTED.value,
+                reason=None,
                 counts=counts.model_dump_json(),
                 manifest_digest=manifest_digest,
                 ended_at=now.timestamp(),

@@ -97,11 +97,17 @@ class Runs:
         )
 
     async def update_run(
-        self, ticket: RunTicket, state: RunState, counts: RunCounts | None = None
+        self,
+        ticket: RunTicket,
+        state: RunState | None,
+        counts: RunCounts | None = None,
+        reason: str | None = None,
     ) -> None:
-        """Say where the run is."""
+        """Say where the run is, and why it waits."""
         runs = schema.runs
-        values = {"state": state.value}
+        values: dict[str, str | None] = {"reason": reason}
+        if state is not None:
+            values["state"] = state.value
         if counts is not None:
             values["counts"] = counts.model_dump_json()
         async with self._database.write() as connection:

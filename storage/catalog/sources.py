@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row, func, select, update
+from sqlalchemy import Row, delete, func, select, update
 
 from contracts.activities import SourceState
 from contracts.errors import UnknownSource
@@ -14,6 +14,17 @@ from storage.catalog import schema
 from storage.catalog.audit import insert_audit
 from storage.catalog.database import Database
 from storage.catalog.tickets import ticket_of, waits_for_purge
+
+# What goes with a removed source. Its sequence goes on, the audit trail stays, and the chunks are
+# retired.
+_OWNED = (
+    schema.runs,
+    schema.outcomes,
+    schema.last_outcomes,
+    schema.known_failures,
+    schema.pins,
+    schema.pending,
+)
 
 
 class Sources:
@@ -81,7 +92,7 @@ class Sources:
     async def mark_source(
         self, source_id: str, *, paused: bool | None = None, removed: bool | None = None
     ) -> None:
-        """Set flags."""
+        """Set flags; forget what belongs to a removed source alone."""
         flags = {"paused": paused, "removed": removed}
         values = {name: value for name, value in flags.items() if value is not None}
         if not values:
@@ -91,6 +102,9 @@ class Sources:
             await connection.execute(
                 update(table).where(table.c.source_id == source_id).values(values)
             )
+            if removed:
+                for owned in _OWNED:
+                    await connection.execute(delete(owned).where(owned.c.source_id == source_id))
 
     async def source_state(self, source_id: str) -> SourceState:
         """What a coordinator has to know."""

@@ -14,6 +14,7 @@ from bridge.consumers import folder
 from bridge.consumers.folder import FolderConsumer
 from contracts.errors import NotReachable
 from contracts.events import ChangeEvent, Operation
+from sluice.state import StateFolder
 
 BOUND = 15.0  # seconds
 SOON = 3.0  # seconds
@@ -233,3 +234,28 @@ async def test_a_stop_returns_soon(tmp_path: Path) -> None:
     await until(lambda: sink.crawls)
     await consumer.stop()
     await asyncio.wait_for(task, SOON)
+
+
+async def test_what_nobody_means_as_a_document_is_no_event(tmp_path: Path) -> None:
+    """Changes of hidden names, of a stack's own state, and behind links that lead out of the folder
+    or back into it start no run."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    tree(outside)
+    tree(root / "sub")
+    tree(root / ".git")
+    (root / "state").mkdir()
+    StateFolder(root / "state").prepare()
+    (root / "out").symlink_to(outside)
+    (root / "sub" / "back").symlink_to(root)
+    async with watching(root) as sink:
+        (root / ".hidden.md").write_text("text")
+        (root / ".git" / "inner" / "page.md").write_text("text")
+        (root / "state" / "objects" / "new").mkdir()
+        (root / "state" / "objects" / "new" / "page.md").write_text("text")
+        (outside / "inner" / "page.md").write_text("new text")
+        (root / "sub" / "inner" / "page.md").write_text("new text")
+        await settled(root, sink, "mark.md")
+        await until(lambda: sink.said(Operation.CREATED, "sub/inner/page.md"))
+    assert {event.key for event in sink.events} == {"mark.md", "sub/inner/page.md"}
+    assert len(sink.crawls) == 1

@@ -54,6 +54,7 @@ class Books:
         self.records: dict[str, SourceRecord] = {}
         self.audit: list[AuditEntry] = []
         self.pending_keys = self
+        self.live = 1
 
     async def put_source(self, config: SourceConfig, actor: str) -> SourceRecord:
         known = self.records.get(config.source_id)
@@ -72,7 +73,7 @@ class Books:
         return [self.records[name] for name in sorted(self.records)]
 
     async def pointers(self, source_ids: Collection[str]) -> dict[str, LivePointer]:
-        return {name: LivePointer(source_id=name, seq=1, run_id=f"{name}.1") for name in source_ids}
+        return {name: LivePointer(source_id=name, seq=self.live) for name in source_ids}
 
     async def counts(self, view: View) -> tuple[int, int]:
         return 1, 3
@@ -151,6 +152,9 @@ class Coordinators:
     async def command(self, source_id: str, command: Command) -> CommandResult:
         self.commands.append((source_id, command))
         return self.answer
+
+    async def collected(self, source_id: str) -> int:
+        return 5
 
 
 class Echo:
@@ -267,6 +271,29 @@ async def test_a_source_does_not_move(how: str) -> None:
         assert again.source.revision == 2
         with pytest.raises(ConfigurationError, match="take another name"):
             await opened.add(config("elsewhere"), "ann")
+
+
+@both_ways
+async def test_a_source_that_has_nothing_yet_may_be_corrected(how: str) -> None:
+    """Before its first promotion a wrong place is replaced, with or without a stack."""
+    books = Books()
+    books.live = 0
+    async with desk(how, services(None, books)) as opened:
+        await opened.add(config("typo"), "ann")
+        await opened.add(config("here"), "ann")
+    assert books.records["docs"].config.container == "here"
+
+
+@both_ways
+@pytest.mark.parametrize("flag", ["paused", "pinned"])
+async def test_what_a_held_source_collects_is_counted(how: str, flag: str) -> None:
+    """While no run may start the keys are with the coordinator."""
+    books = Books()
+    async with desk(how, services(Coordinators(), books)) as opened:
+        await opened.add(config(), "ann")
+        assert (await opened.show("docs")).pending == 2
+        books.records["docs"] = books.records["docs"].model_copy(update={flag: True})
+        assert (await opened.show("docs")).pending == 7
 
 
 async def test_without_a_stack_a_source_is_stored_and_waits() -> None:

@@ -15,6 +15,7 @@ from contracts.errors import (
     SourceUnavailable,
 )
 from contracts.sources import SourceConfig
+from sluice.state import StateFolder
 from sources import folder
 from sources.content import ContentFile
 from sources.folder import KIND, FolderSource
@@ -215,3 +216,42 @@ async def test_failing_disk_is_retryable(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(SourceUnavailable, match="Input/output error"):
         await keys(source)
+
+
+@pytest.mark.parametrize("key", ["./below/a.md", "below//a.md", "below/./a.md", "below/a.md/"])
+async def test_another_spelling_is_no_second_document(tmp_path: Path, key: str) -> None:
+    """Only the key that a listing gives names the document, for looks and fetches alike."""
+    source = opened(tmp_path / "root")
+    (tmp_path / "root" / "below").mkdir()
+    (tmp_path / "root" / "below" / "a.md").write_bytes(CONTENT)
+    assert await keys(source) == ["below/a.md"]
+    assert await source.stat(key) is None
+    with pytest.raises(DocumentGone):
+        await source.fetch(key, tmp_path / "x", source_version=None, max_bytes=100)
+
+
+async def test_folder_that_goes_while_it_is_listed(tmp_path: Path) -> None:
+    """A root that vanishes after the first page fails the listing: the rest isn't deleted."""
+    root = tmp_path / "root"
+    source = opened(root)
+    for number in range(folder.PAGE + 1):
+        (root / f"{number:05}.md").touch()
+    async with aclosing(source.list_pages()) as pages:
+        assert len(await anext(pages)) == folder.PAGE
+        root.rename(tmp_path / "elsewhere")
+        with pytest.raises(SourceUnavailable, match="isn't there: mount it"):
+            assert [page async for page in pages] == []
+
+
+async def test_what_nobody_means_as_a_document_is_left_out(tmp_path: Path) -> None:
+    """Hidden names and the state folder of a stack are neither listed nor looked at."""
+    root = tmp_path / "root"
+    source = opened(root)
+    StateFolder(root / "state").prepare()
+    for name in ("page.md", ".hidden.md", ".git/config.md", "state/objects/x.md", "sub/.x/y.md"):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CONTENT)
+    assert await keys(source) == ["page.md"]
+    for name in (".hidden.md", ".git/config.md", "state/objects/x.md", "sub/.x/y.md"):
+        assert await source.stat(name) is None, name

@@ -183,6 +183,24 @@ async def test_an_unreachable_source_fails_the_run_and_keeps_the_keys(
         assert any("buoys" in text for text in await world.texts("buoys"))
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["queues", "one process"])
+async def test_a_run_that_waits_says_why(client: Client, tmp_path: Path, whole: bool) -> None:
+    """While an attempt will be repeated the run has the sentence; afterwards it hasn't."""
+    async with small_world(client, tmp_path, three_documents(), whole=whole) as world:
+        seq = await filled(world)
+        world.source.failures[""] = SourceUnavailable("the bucket does not answer")
+        world.documents["b.md"] = b"# Beta\n\nThe beta paragraph tells of buoys.\n"
+        await world.changed("b.md")
+        waiting = await world.waiting(seq)
+        assert (waiting.state, waiting.reason) == (
+            RunState.PLANNING,
+            "waits: the bucket does not answer",
+        )
+        world.source.failures.clear()
+        run = await world.ended(seq, RunState.PROMOTED)
+        assert run.reason is None
+
+
 @pytest.mark.parametrize("how", ["events", "crawl"])
 async def test_an_emptied_source_is_not_promoted_to_nothing(
     client: Client, tmp_path: Path, how: str
@@ -250,6 +268,7 @@ async def test_a_paused_source_collects_and_runs_when_resumed(
         # A command is obeyed after the signal, so the loop has passed the paused source.
         assert (await world.command("pause")).ok
         assert await world.newest() == seq
+        assert await world.orchestrator.collected(world.source_id) == 1
         assert (await world.command("resume")).ok
         await world.ended(seq, RunState.PROMOTED)
 
@@ -264,6 +283,30 @@ async def test_a_removed_source_is_unknown_and_leaves_nothing(
         await world.coordinator().result()
         for store in world.stores:
             assert not store._rows
+        assert await world.orchestrator.collected(world.source_id) == 0
+
+
+async def test_whoever_takes_a_removed_source_s_name_begins_anew(
+    client: Client, tmp_path: Path
+) -> None:
+    """Neither runs nor failures of the earlier one are shown, nor can it be rolled back to."""
+    async with small_world(client, tmp_path, three_documents()) as world:
+        await filled(world)
+        world.source.failures["b.md"] = CorruptDocument("torn")
+        world.documents["b.md"] = b"torn"
+        await world.changed("b.md")
+        failed = await world.ended(1)
+        config = (await world.catalog.source(world.source_id)).config
+        assert (await world.command("remove")).ok
+        await world.coordinator().result()
+        world.source.failures.clear()
+        await world.catalog.put_source(config, "test")
+        assert await world.catalog.runs(world.source_id) == []
+        assert await world.catalog.statuses(world.source_id) == []
+        await world.crawl()
+        run = await world.ended(failed.seq, RunState.PROMOTED)
+        assert run.counts.changed == 3
+        assert (await world.command("rollback")).error == "RollbackRefused"
 
 
 async def test_a_large_run_goes_through_the_window(client: Client, tmp_path: Path) -> None:

@@ -99,6 +99,15 @@ class World:
                         return run
                 await asyncio.sleep(POLL)
 
+    async def waiting(self, after: int) -> RunRecord:
+        """The run after a sequence, once it says what it waits for."""
+        async with asyncio.timeout(BOUND):
+            while True:
+                for run in await self.catalog.runs(self.source_id, limit=1):
+                    if run.seq > after and run.reason is not None:
+                        return run
+                await asyncio.sleep(POLL)
+
     async def newest(self) -> int:
         runs = await self.catalog.runs(self.source_id, limit=1)
         return runs[0].seq if runs else 0
