@@ -29,6 +29,7 @@ class BatchWork:
     entries: dict[str, PlanEntry]  # all that this attempt is about, by key
     todo: dict[int, PlanEntry]  # those of them without an outcome, by place in the batch
     earlier: dict[str, DocumentOutcome]  # of the stage before, by key
+    places: dict[str, int]  # in the batch, by key, of all that this attempt is about
     outcomes: dict[str, DocumentOutcome] = field(default_factory=dict)
     retry_after: float | None = None
 
@@ -47,7 +48,8 @@ class BatchWork:
         before = {o.doc_key: o for o in known if o.stage is _stage_before(stage)}
         mine = {o.doc_key: o for o in known if o.stage is stage}
         mentioned = {entries[place].doc_key: entries[place] for place in wanted}
-        work = cls(ports, ticket, stage, request.attempt, mentioned, {}, before)
+        places = {entries[place].doc_key: place for place in wanted}
+        work = cls(ports, ticket, stage, request.attempt, mentioned, {}, before, places)
         for place in wanted:
             entry = entries[place]
             outcome = mine.get(entry.doc_key)
@@ -99,7 +101,8 @@ class BatchWork:
         Figures of documents that an earlier attempt of this activity finished are in it, those of
         an earlier `attempt` of the batch are not: they were reported then.
         """
-        retry = [p for p, e in self.todo.items() if self._retryable(e.doc_key)]
+        # Those too that failed before this activity's earlier attempt died.
+        retry = [place for key, place in self.places.items() if self._retryable(key)]
         outcomes = self.outcomes.values()
         done = [key for key, o in self.outcomes.items() if o.status is OutcomeStatus.DONE]
         deletions = [k for k, e in self.entries.items() if e.action is PlanAction.DELETE]

@@ -15,6 +15,8 @@ from contracts.ports import SearchStore
 from contracts.runs import RunState, RunTicket
 from contracts.visibility import Census, StageDelta, StoreWrite, View
 
+RESTAGED = 500  # chunks that are read from packs and written at once
+
 
 class Checks:
     """Activities that compare."""
@@ -66,15 +68,19 @@ class Checks:
         self, store: SearchStore, ticket: RunTicket, view: View, staged: StageDelta
     ) -> None:
         found = await store.census(view)
-        opens = [chunk for chunk in staged.opens if chunk.chunk_id not in found.opened]
-        write = StoreWrite(
-            view,
-            opens=await indexed_chunks(self._ports.objects, view, ticket.run_id, opens),
-            closes=tuple(set(staged.closes) - found.closed),
-            reopens=tuple(found.closed - set(staged.closes)),
-            removes=tuple(found.opened - {chunk.chunk_id for chunk in staged.opens}),
+        await store.apply(
+            StoreWrite(
+                view,
+                closes=tuple(set(staged.closes) - found.closed),
+                reopens=tuple(found.closed - set(staged.closes)),
+                removes=tuple(found.opened - {chunk.chunk_id for chunk in staged.opens}),
+            )
         )
-        await store.apply(write)
+        missing = [chunk for chunk in staged.opens if chunk.chunk_id not in found.opened]
+        for start in range(0, len(missing), RESTAGED):
+            some = missing[start : start + RESTAGED]
+            opens = await indexed_chunks(self._ports.objects, view, ticket.run_id, some)
+            await store.apply(StoreWrite(view, opens=opens))
 
 
 def _compare(store: str, expected: Census, found: Census) -> list[Check]:

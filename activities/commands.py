@@ -7,8 +7,8 @@ from activities.indexing import write_stores
 from activities.ports import Ports
 from contracts.activities import OBEY_COMMAND, Command, CommandRequest, CommandResult
 from contracts.documents import PreparedDocument
-from contracts.errors import RunError, SluiceError
-from contracts.runs import AuditEntry, RunCounts, RunTicket
+from contracts.errors import RunError, SluiceError, UnknownSource
+from contracts.runs import REMOVAL, AuditEntry, RunCounts, RunTicket
 from contracts.visibility import View
 
 KEYS_PER_PAGE = 500
@@ -36,7 +36,8 @@ class Commands:
                 if error.retryable:
                     raise
                 return CommandResult(ok=False, message=str(error), error=error.name)
-        await self._audit(request.source_id, request.command, result)
+        if request.command.verb != "rollback":  # which is audited in its own transaction
+            await self._audit(request.source_id, request.command, result)
         return result
 
     async def _pause(self, source_id: str, _command: Command) -> CommandResult:
@@ -50,7 +51,12 @@ class Commands:
 
     async def _roll_back(self, source_id: str, command: Command) -> CommandResult:
         pointer = await self._ports.catalog.roll_back(
-            source_id, command.to_seq, command.actor, command.reason, self._ports.now()
+            source_id,
+            command.to_seq,
+            command.actor,
+            command.reason,
+            self._ports.now(),
+            _request("rollback"),
         )
         return CommandResult(
             ok=True,
@@ -62,30 +68,24 @@ class Commands:
     async def _remove(self, source_id: str, _command: Command) -> CommandResult:
         """Close every document in a last run, flip, and leave the rest to retirement."""
         catalog = self._ports.catalog
-        pointer = (await catalog.pointers([source_id]))[source_id]
-        if pointer.open_seq is not None:
-            raise RunError(
-                f"run {pointer.open_seq} of {source_id} is on its way: remove the source again "
-                "when it has ended"
-            )
-        await catalog.mark_source(source_id, paused=False)
-        await catalog.unpin(source_id)
-        if pointer.seq:
+        removed = CommandResult(ok=True, message="removed: its chunks are deleted after the grace")
+        try:
+            pointer = (await catalog.pointers([source_id]))[source_id]
+        except UnknownSource:
+            return removed  # by an earlier attempt
+        live = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
+        if pointer.open_seq is not None or await catalog.has_documents(live):
             await self._close_everything(source_id)
         await catalog.mark_source(source_id, removed=True)
-        return CommandResult(ok=True, message="removed: its chunks are deleted after the grace")
+        return removed
 
     async def _close_everything(self, source_id: str) -> None:
         catalog = self._ports.catalog
-        info = activity.info()
-        answer = await catalog.open_run(
-            source_id,
-            f"remove#{info.workflow_run_id}#{info.activity_id}",
-            "remove",
-            self._ports.now(),
-        )
+        answer = await catalog.open_run(source_id, _request(REMOVAL), REMOVAL, self._ports.now())
         if answer.ticket is None:
-            raise RunError(f"{source_id} can't be removed now: {answer.refused}")
+            raise RunError(
+                f"{source_id} can't be removed now: {answer.refused}; try again in a moment"
+            )
         ticket = answer.ticket
         counts = RunCounts(deleted=await self._stage_deletions(ticket))
         # No earlier version is kept of a source that nobody can ask any more.
@@ -120,3 +120,9 @@ class Commands:
                 at=self._ports.now(),
             )
         )
+
+
+def _request(act: str) -> str:
+    """The same in every attempt at this activity, and in no other."""
+    info = activity.info()
+    return f"{act}#{info.workflow_run_id}#{info.activity_id}"

@@ -26,8 +26,12 @@ class Progress:
 
 @asynccontextmanager
 async def heartbeats(doing: str, total: int | None = None) -> AsyncIterator[Progress]:
-    """Heartbeat every second while the body runs; the body counts in `done`."""
+    """Heartbeat every second while the body runs; the body counts in `done`. A local activity has
+    nobody to tell."""
     progress = Progress(doing, total=total)
+    if activity.info().is_local:
+        yield progress
+        return
 
     async def beat() -> None:
         while True:

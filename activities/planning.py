@@ -1,7 +1,7 @@
 """The plan of a run: look at the source, compare with the catalog, write batches of references."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -79,7 +79,9 @@ class Planning:
         ports, ticket = self._ports, request.ticket
         async with heartbeats("planning") as progress:
             record = await ports.catalog.source(ticket.source_id)
-            keys, crawl = await ports.catalog.pending_keys.take(ticket, (), crawl=False)
+            keys, crawl = await ports.catalog.pending_keys.take(
+                ticket, (), ports.now(), crawl=False
+            )
             source = ports.open_source(record.config)
             planner = _Planner(ports, record.config, source, _Draft(ticket), progress)
             try:
@@ -212,11 +214,13 @@ class _Planner:
         """Every document of the source, in order, beside every key of the catalog, in order."""
         draft, after = self.draft, ""
         draft.listed = 0
+        failed = set(await self.ports.catalog.known_failures(self.config.source_id))
         async with aclosing(self.source.list_pages()) as pages:
             async for page in pages:
                 if not page:
                     continue
                 draft.listed += len(page)
+                failed.difference_update(stat.doc_key for stat in page)
                 until = page[-1].doc_key
                 await self._plan_page(page)
                 await self._plan_missing(after, until, {stat.doc_key for stat in page})
@@ -227,6 +231,7 @@ class _Planner:
         if draft.listed == 0:
             return  # the gate's zero-document rule, not a deletion of everything
         await self._plan_missing(after, None, set())
+        await self._forget_gone(failed)
 
     def _full(self) -> bool:
         """Whether a later crawl has as much as one run takes; a first ingest is one run."""
@@ -254,6 +259,15 @@ class _Planner:
             if len(keys) < KEYS_PER_PAGE:
                 return
             after = keys[-1]
+
+    async def _forget_gone(self, failed: Collection[str]) -> None:
+        """Failures of documents that the whole listing left out, and a look too."""
+        names = sorted(failed)
+        for start in range(0, len(names), KEYS_PER_PAGE):
+            some = names[start : start + KEYS_PER_PAGE]
+            looks = zip(some, await self._look(some), strict=True)
+            gone = [name for name, stat in looks if stat is None]
+            await self.ports.catalog.forget_failures(self.config.source_id, gone)
 
     # --- batches -------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Limits:
     max_document: int = 200 * 1024 * 1024  # bytes; a larger one fails as oversized
     concurrent_looks: int = 16  # HEAD requests of one plan in flight
     concurrent_fetches: int = 8  # documents of one batch being fetched or parsed
+    window: int = 4  # batches of one run in flight
     embed_texts: int = 128  # chunks of one call to the embedder
 
 

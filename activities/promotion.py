@@ -15,12 +15,13 @@ from contracts.activities import (
     RunReport,
 )
 from contracts.errors import Fenced, PromotionRefused, StageMismatch
-from contracts.runs import AuditEntry, RunState
+from contracts.runs import AuditEntry, RunState, RunTicket
 from contracts.visibility import View
 
 log = structlog.get_logger(__name__)
 
-UNSUCCESSFUL = frozenset({RunState.FAILED})  # these give their keys back to start a run again
+# These give their keys back to start a run again. What cancels a run holds its source by itself.
+UNSUCCESSFUL = frozenset({RunState.FAILED, RunState.CANCELLED})
 
 
 async def purge(ports: Ports, view: View) -> None:
@@ -62,7 +63,7 @@ class Promotion:
             await catalog.promote(ticket, counts, request.report.manifest_digest, now)
         except (Fenced, PromotionRefused) as error:
             return PromoteReport(promoted=False, reason=str(error))
-        await catalog.pending_keys.settle(ticket, now)
+        await self._settle(ticket)
         await catalog.append(
             AuditEntry(
                 source_id=ticket.source_id,
@@ -84,20 +85,21 @@ class Promotion:
         async with heartbeats("ending"):
             record = await ports.catalog.run(ticket.source_id, ticket.seq)
             if record is not None and record.state in {RunState.PROMOTED, RunState.WITHDRAWN}:
+                # The flip was committed, and what follows it may not have been.
+                await self._settle(ticket)
                 return RunReport(seq=ticket.seq, state=record.state, counts=record.counts)
             now = ports.now()
-            pending = ports.catalog.pending_keys
             if request.state is RunState.NO_CHANGE:
-                await pending.settle(ticket, now)
+                await self._settle(ticket)
             await ports.catalog.fence(ticket.source_id, ticket.seq)
             await purge(ports, view_of(ticket))
-            if request.state is not RunState.NO_CHANGE:
-                await pending.release(
-                    ticket.source_id,
-                    ticket.seq,
-                    starts_run=request.state in UNSUCCESSFUL,
-                    now=now,
-                )
+            # Of a run that found no change nothing is left to release.
+            await ports.catalog.pending_keys.release(
+                ticket.source_id,
+                ticket.seq,
+                starts_run=request.state in UNSUCCESSFUL,
+                now=now,
+            )
             await ports.catalog.end_run(ticket, request.state, request.reason, request.counts, now)
             log.info(
                 "ended",
@@ -107,3 +109,11 @@ class Promotion:
                 reason=request.reason,
             )
             return RunReport(seq=ticket.seq, state=request.state, reason=request.reason)
+
+    async def _settle(self, ticket: RunTicket) -> None:
+        """Drop the run's keys; give them back if a rollback came in between."""
+        pending, now = self._ports.catalog.pending_keys, self._ports.now()
+        try:
+            await pending.settle(ticket, now)
+        except Fenced:
+            await pending.release(ticket.source_id, ticket.seq, starts_run=True, now=now)

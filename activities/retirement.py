@@ -38,16 +38,29 @@ class Retirement:
             )
 
     async def _retire(self, view: View) -> None:
+        """Stores and objects first: what the rows name can be found again after a crash."""
+        catalog = self._ports.catalog
         for store in self._ports.stores:
             await store.retire(view)
-        packs = await self._ports.catalog.retire(view)
+        packs = await catalog.unreachable_packs(view)
         await self._ports.objects.delete(packs)
-        await self._drop_working_objects(view)
+        await self._drop_earlier_working_objects(view)
+        await catalog.retire(view, self._ports.now())
         log.info("retired", source=view.source_id, up_to=view.seq, packs=len(packs))
 
     async def _drop_working_objects(self, view: View) -> None:
         """Plans and prepared documents of a run that has ended are of no use to anybody."""
         await self._drop(f"{run_prefix(view.source_id, view.seq)}/")
+
+    async def _drop_earlier_working_objects(self, view: View) -> None:
+        """Those of every run up to this one, promoted or not."""
+        runs = run_prefix(view.source_id, 0).removesuffix("0")
+        old = [
+            info.key
+            async for info in self._ports.objects.list(runs)
+            if int(info.key.removeprefix(runs).split("/")[0]) <= view.seq
+        ]
+        await self._ports.objects.delete(old)
 
     async def _drop(self, prefix: str) -> None:
         keys = [info.key async for info in self._ports.objects.list(prefix)]

@@ -47,10 +47,17 @@ class Status:
         for segment in request.segments:
             keys.extend(await self._segment(segment))
         taken, crawl = await ports.catalog.pending_keys.take(
-            answer.ticket, keys, crawl=request.crawl
+            answer.ticket, keys, ports.now(), crawl=request.crawl
         )
         await ports.objects.delete(request.segments)
-        return answer.model_copy(update={"keys": len(taken), "crawl": crawl, "local": ports.whole})
+        return answer.model_copy(
+            update={
+                "keys": len(taken),
+                "crawl": crawl,
+                "local": ports.whole,
+                "window": ports.limits.window,
+            }
+        )
 
     async def _segment(self, key: str) -> list[DirtyKey]:
         try:

@@ -13,9 +13,9 @@ from contracts.errors import (
 )
 from contracts.events import ChangeSignal
 from contracts.ports import Orchestrator
-from contracts.runs import AuditEntry, DocumentOutcome, DocumentStatus, RunRecord, Stage
+from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord, Stage
 from contracts.search import SearchAnswer, SearchQuestion
-from contracts.sources import SourceConfig, SourceRecord
+from contracts.sources import GatePolicy, SourceConfig, SourceRecord
 from contracts.visibility import LivePointer, View
 
 PAGE = 1_000  # documents
@@ -39,7 +39,8 @@ class LocalDesk:
         return [await self._view(record, pointers[record.config.source_id]) for record in records]
 
     async def add(self, config: SourceConfig, actor: str) -> AddedSource:
-        """Check, store, audit, ask for a crawl."""
+        """Check, store, ask for a crawl."""
+        _refuse_unattended_gate(config)
         kind = self._services.kind(config.kind)
         valid = kind.validate(config)
         await self._refuse_another_place(valid)
@@ -48,16 +49,7 @@ class LocalDesk:
             await source.check()
         finally:
             await source.close()
-        record = await self._catalog.put_source(valid, actor)
-        await self._catalog.append(
-            AuditEntry(
-                source_id=valid.source_id,
-                actor=actor,
-                action="add",
-                details={"revision": str(record.revision), "kind": valid.kind},
-                at=self._services.now(),
-            )
-        )
+        await self._catalog.put_source(valid, actor)
         orchestrator = self._services.orchestrator
         if orchestrator is not None:
             await orchestrator.signal_changed(valid.source_id, ChangeSignal(crawl=True))
@@ -203,6 +195,13 @@ class LocalDesk:
         if self._services.orchestrator is None:
             raise NotReachable(f"{why}: start the stack with `sluice up`")
         return self._services.orchestrator
+
+
+def _refuse_unattended_gate(config: SourceConfig) -> None:
+    if config.gate is not GatePolicy.AUTO:
+        raise ConfigurationError(
+            f"a gate {config.gate.value} needs approvals, which this version doesn't have: use auto"
+        )
 
 
 def _live(pointer: LivePointer) -> View:

@@ -128,6 +128,7 @@ class OpenRunAnswer(WireModel):
     keys: int = 0  # that the run has, those given back by earlier runs among them
     crawl: bool = False
     local: bool = False  # this process can do every activity itself
+    window: int = 4  # batches in flight
 
 
 class RunInput(WireModel):

@@ -217,11 +217,18 @@ class PointerCatalog(Protocol):
         """Raise the token and clear the open run if it is this one. Idempotent."""
 
     async def roll_back(
-        self, source_id: str, to_seq: int | None, actor: str, reason: str, now: datetime
+        self,
+        source_id: str,
+        to_seq: int | None,
+        actor: str,
+        reason: str,
+        now: datetime,
+        request: str | None = None,
     ) -> LivePointer:
         """Raise the token, clear the open run, set the pointer to a retained sequence (None: the
-        one before the live one), withdraw those above for good, pin the source, and keep the keys
-        of the withdrawn runs as pending.
+        one before the live one), withdraw those above for good, pin the source, keep the keys of
+        the withdrawn runs as pending, and write it into the audit trail. The same `request` as
+        that of the newest rollback does nothing.
 
         Raises:
             RollbackRefused: the sequence isn't retained or isn't below the live one.
@@ -238,8 +245,9 @@ class RunCatalog(Protocol):
         self, source_id: str, request: str, cause: str, now: datetime
     ) -> OpenRunAnswer:
         """Allocate the next sequence and a token, and make it the open run. The same `request`
-        is answered with the same ticket while that run is open. Refused (with a sentence) while
-        the source is paused, pinned or removed, a run is unresolved, or a purge is due."""
+        is answered with the same ticket while that run is open, and refused afterwards. Refused
+        (with a sentence) while the source is removed, a run is unresolved, or a purge is due; and,
+        but for a removal, while it is paused or pinned."""
 
     async def update_run(
         self,
@@ -328,9 +336,11 @@ class RetirementCatalog(Protocol):
     async def due_sweep(self, source_id: str, now: datetime) -> Sweep:
         """What is due; grace periods have passed."""
 
-    async def retire(self, view: View) -> list[str]:
-        """The stores hold nothing closed at or before the sequence: delete the rows. Answers the
-        packs in which no chunk lives any more."""
+    async def unreachable_packs(self, view: View) -> list[str]:
+        """Packs that only chunks closed at or before the sequence are in: to be deleted first."""
+
+    async def retire(self, view: View, now: datetime) -> None:
+        """The stores hold nothing closed at or before the sequence: delete the rows."""
 
 
 class OutcomeCatalog(Protocol):
@@ -351,9 +361,9 @@ class OutcomeCatalog(Protocol):
         """Put-if-absent: the version of the document that this run uses."""
 
     async def known_failures(
-        self, source_id: str, doc_keys: Collection[str]
+        self, source_id: str, doc_keys: Collection[str] | None = None
     ) -> dict[str, KnownFailure]:
-        """Failures for good, by key."""
+        """Failures for good, by key; those of the whole source if no keys are named."""
 
     async def forget_failures(self, source_id: str, doc_keys: Collection[str]) -> None:
         """The documents are gone from their source, and nothing of them is served: how their last
@@ -369,10 +379,11 @@ class PendingCatalog(Protocol):
     """Changed keys that no promotion has settled yet."""
 
     async def take(
-        self, ticket: RunTicket, keys: Sequence[DirtyKey], *, crawl: bool
+        self, ticket: RunTicket, keys: Sequence[DirtyKey], now: datetime, *, crawl: bool
     ) -> tuple[list[DirtyKey], bool]:
-        """Durably give the keys to the run, together with every key given back before. Answers all
-        of them, and whether the run is a crawl. The same ticket may take again."""
+        """Durably give the keys to the run, together with every key given back before whose backoff
+        is over. Answers all of them, and whether the run is a crawl. The same ticket may take
+        again."""
 
     async def release(self, source_id: str, seq: int, *, starts_run: bool, now: datetime) -> None:
         """The run wasn't promoted: its keys are pending. After a failure (`starts_run`) they start
@@ -380,7 +391,8 @@ class PendingCatalog(Protocol):
 
     async def settle(self, ticket: RunTicket, now: datetime) -> int:
         """The run was promoted or found nothing: drop its keys, but those of documents whose last
-        outcome failed retryably stay, with backoff. Answers how many stay."""
+        outcome failed retryably stay, with backoff. Answers how many stay. `Fenced` if the run is
+        neither live nor open: a rollback may have given its keys to others."""
 
     async def pending(self, source_id: str) -> int:
         """How many keys are pending or taken: how far the source is behind."""

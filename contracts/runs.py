@@ -31,6 +31,8 @@ class RunState(StrEnum):
         return self in FINAL_STATES
 
 
+REMOVAL = "remove"  # cause of the last run of a source, which deletes every document
+
 FINAL_STATES = frozenset(
     {
         RunState.PROMOTED,

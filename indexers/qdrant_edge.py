@@ -92,7 +92,7 @@ class EdgeVectorStore:
             if chunk.vector.shape != (self._dimension,):
                 raise ConfigurationError(
                     f"A vector of shape {chunk.vector.shape} came to a store of dimension "
-                    f"{self._dimension}; rebuild the source in a generation for this embedder."
+                    f"{self._dimension}; choose the embedder that it was filled with."
                 )
         operations = [
             edge.UpdateOperation.upsert_points(
@@ -210,7 +210,7 @@ def _translation(path: Path, message: str) -> ConfigurationError | StoreUnavaila
     if "expected dim" in message:
         return ConfigurationError(
             f"The vector store in {path} is of another dimension than the embedder ({message}); "
-            "choose the embedder that it was filled with, or rebuild the source."
+            "choose the embedder that it was filled with, or another state folder."
         )
     if "WouldBlock" in message:
         return StoreUnavailable(
@@ -219,7 +219,7 @@ def _translation(path: Path, message: str) -> ConfigurationError | StoreUnavaila
         )
     return StoreUnavailable(
         f"The vector store in {path} failed: {message}. Look at the disk's free space and rights; "
-        "if the store is damaged, delete that folder and recover its sources."
+        "if the store is damaged, delete that folder, then remove its sources and add them again."
     )
 
 

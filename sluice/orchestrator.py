@@ -15,6 +15,7 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCStatusCode
 
 from contracts import ids, queues
@@ -29,7 +30,7 @@ from contracts.activities import (
     CoordinatorState,
     RunReport,
 )
-from contracts.errors import ConfigurationError, NotReachable
+from contracts.errors import ConfigurationError, NotReachable, SluiceError
 from contracts.events import ChangeSignal
 from contracts.wire import WireModel
 
@@ -100,7 +101,7 @@ class TemporalOrchestrator:
                     rpc_timeout=COMMAND_TIMEOUT,
                 )
             except WorkflowUpdateFailedError as error:
-                raise ConfigurationError(str(error.cause)) from error
+                raise _refusal(source_id, error) from error
         return result
 
     async def collected(self, source_id: str) -> int:
@@ -137,3 +138,11 @@ class TemporalOrchestrator:
                 start_signal_args=[argument],
                 rpc_timeout=SIGNAL_TIMEOUT,
             )
+
+
+def _refusal(source_id: str, error: WorkflowUpdateFailedError) -> SluiceError:
+    """What a failed update means: the validator refused it, or the coordinator ended with it."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == ValueError.__name__:
+        return ConfigurationError(cause.message)
+    return NotReachable(f"the coordinator of {source_id} ended before it answered: ask again")

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from contracts.errors import ConfigurationError, SluiceError, StoreUnavailable
 from contracts.keys import STATE_MARK
 from sluice.processes import PidFiles
+
+if TYPE_CHECKING:  # it loads numpy, which most commands don't need
+    from contracts.documents import EmbeddingSpace
 
 KEY_BYTES: Final = 32
 _OWNER_ONLY: Final = 0o600
@@ -103,6 +106,25 @@ class StateFolder:
             probe = self.root / f".probe-{os.getpid()}"
             probe.write_bytes(b"\0")
             probe.unlink()
+
+    def claim(self, space: "EmbeddingSpace") -> None:
+        """Note in which space the vectors are; the first one stays.
+
+        Raises:
+            ConfigurationError: they are in another one, and distances between the two mean nothing.
+        """
+        note = self.vectors / "space"
+        name = f"{space.name} {space.dimension}"
+        with self._explained():
+            if not note.exists():
+                note.write_text(name)
+            known = note.read_text()
+        if known != name:
+            raise ConfigurationError(
+                f"the index in {self.root} is in the embedding space {known!r}, and this one's "
+                f"is {name!r}: choose the embedder that it was filled with by SLUICE_EMBEDDER, or "
+                "another folder by SLUICE_STATE"
+            )
 
     @contextmanager
     def lock(self, role: str) -> Iterator[None]:

@@ -149,6 +149,7 @@ async def open_wiring(
         objects = DirectoryObjects(state.objects)
         embedder = embedder or open_embedder(settings.embedder)
         stack.push_async_callback(embedder.close)
+        state.claim(embedder.space)
         vectors = EdgeVectorStore(state.vectors, embedder.space.dimension)
         stack.push_async_callback(vectors.close)
         keywords = FtsKeywordStore(state.keywords.parent)
@@ -175,6 +176,7 @@ async def open_wiring(
             limits=Limits(
                 batch_documents=settings.batch_documents,
                 batch_bytes=settings.batch_bytes,
+                window=settings.window,
                 max_document=settings.max_document_bytes,
             ),
         )

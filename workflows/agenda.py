@@ -90,8 +90,9 @@ class Agenda:
         return self.size > INLINE_BYTES
 
     def note(self, signal: ChangeSignal, now: float) -> None:
-        """Take a signal."""
-        self._touch(now)
+        """Take a signal; one without keys only wakes the coordinator."""
+        if signal.crawl or signal.keys or signal.segments:
+            self._touch(now)
         self.events += signal.events
         self.crawl = self.crawl or signal.crawl
         for key in signal.keys:

@@ -1,17 +1,13 @@
 """How workflows call activities: one place for queues, time limits and retries."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    ChildWorkflowError,
-)
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
 
 with workflow.unsafe.imports_passed_through():
     from contracts import queues
@@ -122,7 +118,7 @@ def raise_if_cancelled() -> None:
     Called after every child start, child result and external signal.
     """
     if workflow.cancellation_reason() is not None:
-        raise CancelledError("cancelled")
+        raise asyncio.CancelledError("cancelled")
 
 
 def cause_of(error: BaseException) -> tuple[str, str]:

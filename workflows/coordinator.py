@@ -7,7 +7,11 @@ from functools import partial
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    WorkflowAlreadyStartedError,
+)
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
@@ -192,16 +196,17 @@ class SourceCoordinator:
         try:
             if command.verb == "remove":
                 await self._stop_run()
-            result = await calls.remote(OBEY_COMMAND, request, CommandResult)
+            result = await calls.remote(OBEY_COMMAND, request, CommandResult, calls.LONG_TIMEOUT)
         except ActivityError as error:
             name, message = calls.cause_of(error)
             order.result = CommandResult(ok=False, message=message, error=name)
             return
-        if result.ok and command.verb == "rollback":
-            await self._cancel_run()
+        # Answered before anything else can fail: whoever gave the order waits for it.
         order.result = result
         self._looked = False
         self._held_until = 0.0
+        if result.ok and command.verb == "rollback":
+            await self._cancel_run()
 
     async def _look(self) -> None:
         """Ask the catalog; adopt or end a run that it says is unresolved."""
@@ -235,7 +240,7 @@ class SourceCoordinator:
             state=RunState.FAILED,
             reason="the run's workflow is gone: it was terminated or never started",
         )
-        await calls.remote(END_RUN, request, RunReport)
+        await calls.remote(END_RUN, request, RunReport, calls.LONG_TIMEOUT)
         self._run = None
         self._looked = False
 
@@ -291,6 +296,7 @@ class SourceCoordinator:
                     keys=answer.keys,
                     crawl=answer.crawl,
                     local=answer.local,
+                    window=answer.window,
                 ),
                 id=ids.run_workflow_id(ticket.source_id, ticket.seq),
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -305,9 +311,13 @@ class SourceCoordinator:
         if self._run is None:
             return
         workflow_id = ids.run_workflow_id(self._run.source_id, self._run.seq)
-        if workflow_id in await calls.running([workflow_id]):
+        if workflow_id not in await calls.running([workflow_id]):
+            return
+        try:
             await workflow.get_external_workflow_handle(workflow_id).cancel()
-            calls.raise_if_cancelled()
+        except ApplicationError:
+            workflow.logger.info("the run has ended by itself")
+        calls.raise_if_cancelled()
 
     async def _stop_run(self) -> None:
         """Cancel the run and wait for its end, but not for ever."""

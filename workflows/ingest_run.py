@@ -1,6 +1,8 @@
 """One run of a source: plan, batches, checks, gate, flip; whatever happens, its end is told."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -86,13 +88,14 @@ class IngestRun:
         try:
             report = await self._go()
         except _Ended as end:
-            report = await self._end(end.state, end.reason)
+            ending = self._end(end.state, end.reason)
         except (ActivityError, ChildWorkflowError) as error:
-            report = await self._end(*self._verdict(error))
+            ending = self._end(*self._verdict(error))
         except asyncio.CancelledError:
-            report = await self._end(RunState.CANCELLED, "cancelled")
-        await self._tell_coordinator(report)
-        return report
+            ending = self._end(RunState.CANCELLED, "cancelled")
+        else:
+            ending = self._tell_coordinator(report)
+        return await _uncancelled(ending)
 
     # --- the way -------------------------------------------------------------------------------
 
@@ -161,6 +164,8 @@ class IngestRun:
         if not workflow.info().is_continue_as_new_suggested():
             return
         self._window.settle()
+        if self._window.error:
+            return  # it ends when what is in flight has reported
         workflow.continue_as_new(
             self._input.model_copy(
                 update={
@@ -231,14 +236,14 @@ class IngestRun:
         return RunState.FAILED, f"{name}: {message}"
 
     async def _end(self, state: RunState, reason: str) -> RunReport:
-        """Stop the batches, purge, give the keys back. The server sends one cancellation only, so
-        these calls run."""
+        """Stop the batches, purge, give the keys back, tell the coordinator what came of it: a run
+        whose flip was committed before it failed is promoted."""
         await self._stop_batches()
         request = EndRequest(
             ticket=self._ticket, state=state, reason=reason, counts=self._window.counts
         )
-        await calls.remote(END_RUN, request, RunReport, calls.LONG_TIMEOUT)
-        return self._report(state, reason, self._plan)
+        ended = await calls.remote(END_RUN, request, RunReport, calls.LONG_TIMEOUT)
+        return await self._tell_coordinator(self._report(ended.state, ended.reason, self._plan))
 
     async def _stop_batches(self) -> None:
         for number in self._window.in_flight:
@@ -258,7 +263,7 @@ class IngestRun:
             reason=reason,
         )
 
-    async def _tell_coordinator(self, report: RunReport) -> None:
+    async def _tell_coordinator(self, report: RunReport) -> RunReport:
         coordinator = ids.coordinator_workflow_id(self._ticket.source_id)
         try:
             await workflow.get_external_workflow_handle(coordinator).signal(RUN_FINISHED, report)
@@ -266,3 +271,14 @@ class IngestRun:
             # It has completed or was terminated: start it again with the report.
             request = ReportRequest(source_id=self._ticket.source_id, report=report)
             await calls.remote(REPORT_RUN, request, RunReport)
+        return report
+
+
+async def _uncancelled(ending: Coroutine[Any, Any, RunReport]) -> RunReport:
+    """The end of a run, also when its cancellation comes in the middle of it. The server sends one
+    only."""
+    task = asyncio.create_task(ending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

@@ -10,75 +10,117 @@ from sluice.cli.desk import ask
 from sluice.cli.options import Json, Reason, Source
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import ValidationError
 
-    from console.views import SourceView
+    from console.desk import Desk
+    from console.views import AddedSource, SourceView
 
 app = typer.Typer(name="source", help="The corpora that are kept indexed.", rich_markup_mode=None)
 
 Patterns = list[str] | None
 
+PLACES = {"folder": "--root", "s3": "--bucket"}  # the option that says where each kind reads
+
 
 @app.command()
 def add(
     name: Annotated[str, typer.Argument(help="1 to 63 of a-z 0-9 _ -.", show_default=False)],
-    kind: Annotated[str, typer.Option(help="An installed kind: folder, s3.")] = "folder",
+    kind: Annotated[
+        str | None, typer.Option(help="An installed kind: folder (the default), s3.")
+    ] = None,
     root: Annotated[str | None, typer.Option(help="folder: the folder.")] = None,
     bucket: Annotated[str | None, typer.Option(help="s3: the bucket.")] = None,
-    prefix: Annotated[str, typer.Option(help="Only keys that start with it.")] = "",
+    prefix: Annotated[str | None, typer.Option(help="Only keys that start with it.")] = None,
     endpoint_url: Annotated[str | None, typer.Option(help="s3: another server than AWS.")] = None,
     region: Annotated[str | None, typer.Option(help="s3: the region.")] = None,
     queue_url: Annotated[
         str | None, typer.Option(help="s3: the SQS queue of the bucket's events.")
     ] = None,
+    watch: Annotated[
+        bool | None, typer.Option(help="folder: whether it is watched; else crawls find changes.")
+    ] = None,
     gate: Annotated[
-        Literal["auto", "manual", "strict"], typer.Option(help="Who decides on a run.")
-    ] = "auto",
+        Literal["auto", "manual", "strict"] | None,
+        typer.Option(help="Who decides on a run: auto, the default, takes what passes the checks."),
+    ] = None,
     quiet_period: Annotated[
-        float, typer.Option(min=0, help="Seconds of silence before a run starts.")
-    ] = 2.0,
+        float | None, typer.Option(min=0, help="Seconds of silence before a run starts: 2.")
+    ] = None,
     max_delay: Annotated[
-        float, typer.Option(min=0, help="Seconds that a change waits at most.")
-    ] = 30.0,
+        float | None, typer.Option(min=0, help="Seconds that a change waits at most: 30.")
+    ] = None,
+    retain_versions: Annotated[
+        int | None, typer.Option(min=0, help="Earlier sequences that are kept for rollback: 1.")
+    ] = None,
     include: Annotated[Patterns, typer.Option(help="Only keys that match the pattern.")] = None,
     exclude: Annotated[Patterns, typer.Option(help="No keys that match the pattern.")] = None,
-    tenant: Annotated[str, typer.Option(help="The customer that it belongs to.")] = "default",
+    tenant: Annotated[
+        str | None, typer.Option(help="The customer that it belongs to: default.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Add a source, or change the settings of one: it is checked, stored and crawled."""
+    """Add a source, or change of a known one what is given; it is checked, stored and crawled."""
     from pathlib import Path  # noqa: PLC0415
 
-    from pydantic import ValidationError  # noqa: PLC0415
-
-    from contracts.errors import ConfigurationError  # noqa: PLC0415
-    from contracts.sources import GatePolicy, SourceConfig  # noqa: PLC0415
-
     folder = str(Path(root).absolute()) if root else None
-    # A kind of somebody else's takes what is given, and each says itself what it misses.
-    place = {"folder": folder, "s3": bucket}.get(kind, bucket or folder) or ""
-    options = {"endpoint_url": endpoint_url, "region": region, "queue_url": queue_url}
-    try:
-        config = SourceConfig(
-            source_id=name,
-            kind=kind,
-            container=place,
-            prefix=prefix,
-            tenant=tenant,
-            options={option: value for option, value in options.items() if value is not None},
-            gate=GatePolicy(gate),
-            quiet_period=quiet_period,
-            max_delay=max_delay,
-            include=tuple(include or ()),
-            exclude=tuple(exclude or ()),
-        )
-    except ValidationError as error:
-        raise ConfigurationError(_wrong(name, error)) from error
-    added = ask(lambda desk: desk.add(config, actor()))
+    fields = {
+        "kind": kind,
+        # A kind of somebody else's takes what is given.
+        "container": {"folder": folder, "s3": bucket}.get(kind or "", bucket or folder),
+        "prefix": prefix,
+        "tenant": tenant,
+        "gate": gate,
+        "quiet_period": quiet_period,
+        "max_delay": max_delay,
+        "retain_versions": retain_versions,
+        "include": include or None,
+        "exclude": exclude or None,
+    }
+    options = {
+        "endpoint_url": endpoint_url,
+        "region": region,
+        "queue_url": queue_url,
+        "watch": None if watch is None else ("yes" if watch else "no"),
+    }
+    added = ask(lambda desk: _add(desk, name, _given(fields), _given(options)))
     if json_:
         output.document(added)
         return
     then = "its crawl has begun" if added.crawling else "it is crawled when `sluice up` runs"
     output.say(f"{name} is stored, and {then}")
+
+
+def _given(fields: "Mapping[str, object]") -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+async def _add(
+    desk: "Desk", name: str, fields: dict[str, object], options: dict[str, object]
+) -> "AddedSource":
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from contracts.errors import ConfigurationError, UnknownSource  # noqa: PLC0415
+    from contracts.sources import SourceConfig  # noqa: PLC0415
+
+    known: dict[str, object] = {"source_id": name, "kind": "folder", "container": ""}
+    try:
+        config = (await desk.show(name)).config
+    except UnknownSource:
+        pass
+    else:
+        known = config.model_dump()
+        options = {**config.options, **options}
+    try:
+        config = SourceConfig.model_validate({**known, **fields, "options": options})
+    except ValidationError as error:
+        raise ConfigurationError(_wrong(name, error)) from error
+    if not config.container and config.kind in PLACES:
+        raise ConfigurationError(
+            f"a source of kind {config.kind} needs its place: give {PLACES[config.kind]}"
+        )
+    return await desk.add(config, actor())
 
 
 @app.command("list")

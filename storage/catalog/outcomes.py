@@ -167,17 +167,18 @@ class Outcomes:
         return pinned or source_version
 
     async def known_failures(
-        self, source_id: str, doc_keys: Collection[str]
+        self, source_id: str, doc_keys: Collection[str] | None = None
     ) -> dict[str, KnownFailure]:
         """Failures for good, by key."""
         table = schema.known_failures
         found: dict[str, KnownFailure] = {}
+        statement = select(table).where(table.c.source_id == source_id)
+        parts = [statement]
+        if doc_keys is not None:
+            parts = [statement.where(table.c.doc_key.in_(keys)) for keys in slices(list(doc_keys))]
         async with self._database.read() as connection:
-            for keys in slices(list(doc_keys)):
-                rows = await connection.execute(
-                    select(table).where(table.c.source_id == source_id, table.c.doc_key.in_(keys))
-                )
-                for row in rows:
+            for part in parts:
+                for row in await connection.execute(part):
                     found[row.doc_key] = KnownFailure(
                         doc_key=row.doc_key,
                         source_version=row.source_version,

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, case, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, Select, case, delete, exists, func, or_, select, update
 
 from contracts.events import DirtyKey
 from contracts.runs import OutcomeStatus, RunTicket
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
-from storage.catalog.tickets import check_ticket
+from storage.catalog.tickets import check_settled, check_ticket
 
 EVERYTHING = ""  # the key of a crawl
 LONGEST_DOUBLING = 10  # attempts after which the backoff no longer doubles
@@ -30,9 +30,9 @@ class Pending:
         self._longest = longest
 
     async def take(
-        self, ticket: RunTicket, keys: Sequence[DirtyKey], *, crawl: bool
+        self, ticket: RunTicket, keys: Sequence[DirtyKey], now: datetime, *, crawl: bool
     ) -> tuple[list[DirtyKey], bool]:
-        """Give the keys, and those given back before, to the run."""
+        """Give the keys, and those given back before whose time has come, to the run."""
         table = schema.pending
         everything = [DirtyKey.model_construct(key=EVERYTHING)] if crawl else []
         rows = {
@@ -64,7 +64,11 @@ class Pending:
                 )
             await connection.execute(
                 update(table)
-                .where(table.c.source_id == ticket.source_id, table.c.taken_by.is_(None))
+                .where(
+                    table.c.source_id == ticket.source_id,
+                    table.c.taken_by.is_(None),
+                    or_(table.c.not_before.is_(None), table.c.not_before <= now.timestamp()),
+                )
                 .values(taken_by=ticket.seq, not_before=None)
             )
             taken = (
@@ -101,6 +105,7 @@ class Pending:
         table = schema.pending
         mine = (table.c.source_id == ticket.source_id) & (table.c.taken_by == ticket.seq)
         async with self._database.write() as connection:
+            await check_settled(connection, ticket)
             keys = list(await connection.scalars(_retryable(ticket)))
             for some in slices(keys, 100):
                 # A crawl took no key of its own for them.

@@ -17,6 +17,8 @@ from storage.catalog.audit import insert_audit
 from storage.catalog.database import Database
 from storage.catalog.intervals import moment
 
+ROLLBACK = "rollback"  # the action in the audit trail
+
 
 class Pointers:
     """The port `PointerCatalog`.
@@ -57,7 +59,7 @@ class Pointers:
             if before.seq == ticket.seq and before.run_id == ticket.run_id:
                 return _pointer(before)
             oldest = await self._oldest(connection, ticket)
-            raised = oldest > before.oldest_retained
+            due = oldest > before.oldest_retained and before.retire_at is None
             result = await connection.execute(
                 update(pointer)
                 .where(
@@ -73,7 +75,9 @@ class Pointers:
                     promoted_at=now.timestamp(),
                     open_seq=None,
                     oldest_retained=max(oldest, before.oldest_retained),
-                    retire_at=now.timestamp() + self._grace if raised else before.retire_at,
+                    # A retirement that is due already isn't put off by the next promotion.
+                    retire_at=now.timestamp() + self._grace if due else before.retire_at,
+                    retire_to=oldest if due else before.retire_to,
                 )
             )
             if result.rowcount != 1:
@@ -144,12 +148,20 @@ class Pointers:
             await self._owe_purge(connection, source_id, row.generation, seq, 0.0)
 
     async def roll_back(
-        self, source_id: str, to_seq: int | None, actor: str, reason: str, now: datetime
+        self,
+        source_id: str,
+        to_seq: int | None,
+        actor: str,
+        reason: str,
+        now: datetime,
+        request: str | None = None,
     ) -> LivePointer:
         """Set the pointer to a retained sequence, withdraw those above, pin the source."""
         pointer, runs, sources = schema.live_pointers, schema.runs, schema.sources
         async with self._database.write() as connection:
             before = await _row(connection, source_id)
+            if request is not None and request == await self._last_rollback(connection, source_id):
+                return _pointer(before)
             target = await self._target(connection, before, to_seq)
             withdrawn = (
                 await connection.scalars(
@@ -188,10 +200,27 @@ class Pointers:
                 update(sources).where(sources.c.source_id == source_id).values(pinned=True)
             )
             entry = AuditEntry(
-                source_id=source_id, seq=target, actor=actor, action="roll back", reason=reason
+                source_id=source_id,
+                seq=target,
+                actor=actor,
+                action=ROLLBACK,
+                reason=reason,
+                details={"request": request} if request is not None else {},
             )
             await insert_audit(connection, entry, now.timestamp())
             return _pointer(await _row(connection, source_id))
+
+    async def _last_rollback(self, connection: AsyncConnection, source_id: str) -> str | None:
+        """The request of the newest rollback: a repeated activity must not roll back twice."""
+        table = schema.audit
+        statement = (
+            select(table.c.details)
+            .where(table.c.source_id == source_id, table.c.action == ROLLBACK)
+            .order_by(table.c.id.desc())
+            .limit(1)
+        )
+        details: dict[str, str] = await connection.scalar(statement) or {}
+        return details.get("request")
 
     async def _target(
         self, connection: AsyncConnection, before: Row[Any], to_seq: int | None
@@ -242,7 +271,12 @@ class Pointers:
             statement = self._database.insert(pending).values(
                 source_id=before.source_id, doc_key=key, recheck=False, starts_run=False, attempts=0
             )
-            await connection.execute(statement.on_conflict_do_nothing())
+            # The open run may hold the key, and would settle it when it finds no change.
+            await connection.execute(
+                statement.on_conflict_do_update(
+                    index_elements=["source_id", "doc_key"], set_={"taken_by": None}
+                )
+            )
 
     async def _owe_purge(
         self, connection: AsyncConnection, source_id: str, generation: int, seq: int, due: float
@@ -274,7 +308,9 @@ class Pointers:
 async def _row(connection: AsyncConnection, source_id: str) -> Row[Any]:
     pointer = schema.live_pointers
     row = (
-        await connection.execute(select(pointer).where(pointer.c.source_id == source_id))
+        await connection.execute(
+            select(pointer).where(pointer.c.source_id == source_id).with_for_update()
+        )
     ).one_or_none()
     if row is None:
         raise UnknownSource(f"there is no source {source_id!r}")

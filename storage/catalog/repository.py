@@ -39,6 +39,7 @@ class SqlCatalog(
     ) -> None:
         Pointers.__init__(self, database, reader_grace)
         Staging.__init__(self, database, late_writer)
+        Retirement.__init__(self, database, reader_grace)
         self._database = database
         self._pending_keys = Pending(database, retry_backoff, longest_backoff)
 

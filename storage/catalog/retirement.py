@@ -1,8 +1,8 @@
 """Housekeeping: withdrawn sequences, second purges, retirement."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import and_, delete, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, not_, select, update
 
 from contracts.ports import Sweep
 from contracts.visibility import View
@@ -14,10 +14,16 @@ KEPT_RUNS = 50  # newest runs whose outcomes by document are kept
 
 
 class Retirement:
-    """The port `RetirementCatalog`."""
+    """The port `RetirementCatalog`.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: where the rows are.
+        reader_grace: the longest that a reader may hold on to a sequence that became old.
+    """
+
+    def __init__(self, database: Database, reader_grace: timedelta) -> None:
         self._database = database
+        self._grace = reader_grace.total_seconds()
 
     async def due_sweep(self, source_id: str, now: datetime) -> Sweep:
         """What is due, highest sequence first."""
@@ -41,18 +47,35 @@ class Retirement:
             ).one_or_none()
         if row is None:
             return Sweep(views, None)
-        retire = View(source_id=source_id, generation=row.generation, seq=row.oldest_retained)
+        seq = row.oldest_retained if row.retire_to is None else row.retire_to
+        retire = View(source_id=source_id, generation=row.generation, seq=seq)
         return Sweep(views, retire)
 
-    async def retire(self, view: View) -> list[str]:
-        """Delete the rows closed at or before the sequence; answers packs without a chunk."""
+    async def unreachable_packs(self, view: View) -> list[str]:
+        """Packs of closed chunks, without those that another chunk is in."""
+        chunks = schema.chunks
+        gone = _closed(view)
+        packs: list[str] = []
+        async with self._database.read() as connection:
+            named = await connection.scalars(select(chunks.c.pack).where(gone).distinct())
+            for some in slices(named.all()):
+                alive = set(
+                    await connection.scalars(
+                        select(chunks.c.pack).where(chunks.c.pack.in_(some), not_(gone)).distinct()
+                    )
+                )
+                packs.extend(pack for pack in some if pack not in alive)
+        return packs
+
+    async def retire(self, view: View, now: datetime) -> None:
+        """Delete the rows closed at or before the sequence. What has become old meanwhile has a
+        grace of its own."""
         chunks, versions, pointer = schema.chunks, schema.document_versions, schema.live_pointers
-        gone = and_(of_source(chunks, view), chunks.c.to_seq <= view.seq)
         old = and_(of_source(versions, view), versions.c.to_seq <= view.seq)
         layout = schema.layout
+        again = pointer.c.oldest_retained > view.seq
         async with self._database.write() as connection:
-            packs = list(await connection.scalars(select(chunks.c.pack).where(gone).distinct()))
-            await connection.execute(delete(chunks).where(gone))
+            await connection.execute(delete(chunks).where(_closed(view)))
             await connection.execute(
                 delete(layout).where(
                     layout.c.document_version_id.in_(select(versions.c.id).where(old))
@@ -65,16 +88,17 @@ class Retirement:
                         table.c.source_id == view.source_id, table.c.seq < view.seq - KEPT_RUNS
                     )
                 )
-            alive: set[str] = set()
-            for some in slices(packs):
-                alive.update(
-                    await connection.scalars(
-                        select(chunks.c.pack).where(chunks.c.pack.in_(some)).distinct()
-                    )
-                )
             await connection.execute(
                 update(pointer)
-                .where(pointer.c.source_id == view.source_id, pointer.c.oldest_retained == view.seq)
-                .values(retired_to=view.seq, retire_at=None)
+                .where(pointer.c.source_id == view.source_id)
+                .values(
+                    retired_to=view.seq,
+                    retire_at=case((again, now.timestamp() + self._grace)),
+                    retire_to=case((again, pointer.c.oldest_retained)),
+                )
             )
-        return [pack for pack in packs if pack not in alive]
+
+
+def _closed(view: View) -> ColumnElement[bool]:
+    chunks = schema.chunks
+    return and_(of_source(chunks, view), chunks.c.to_seq <= view.seq)

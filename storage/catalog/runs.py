@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.activities import OpenRunAnswer
 from contracts.errors import UnknownSource
 from contracts.ids import run_id
-from contracts.runs import RunCounts, RunRecord, RunState, RunTicket
+from contracts.runs import REMOVAL, RunCounts, RunRecord, RunState, RunTicket
 from storage.catalog import schema
 from storage.catalog.database import Database
 from storage.catalog.intervals import moment
@@ -33,13 +33,16 @@ class Runs:
                     select(sources, pointer)
                     .select_from(sources.join(pointer, pointer.c.source_id == sources.c.source_id))
                     .where(sources.c.source_id == source_id)
+                    .with_for_update()
                 )
             ).one_or_none()
             if row is None:
                 raise UnknownSource(f"there is no source {source_id!r}")
             if row.open_seq is not None:
                 return await self._resumed(connection, source_id, row.open_seq, request)
-            refused = _refusal(row)
+            refused = _refusal(row, cause)
+            if refused is None and await self._is_known(connection, source_id, request):
+                refused = "that run has ended"
             if refused is None and await waits_for_purge(connection, source_id):
                 refused = "withdrawn sequences wait for their purge"
             if refused is not None:
@@ -54,6 +57,11 @@ class Runs:
             )
             await self._insert(connection, ticket, request, cause, now)
         return OpenRunAnswer(ticket=ticket)
+
+    async def _is_known(self, connection: AsyncConnection, source_id: str, request: str) -> bool:
+        runs = schema.runs
+        statement = select(exists().where(runs.c.source_id == source_id, runs.c.request == request))
+        return bool(await connection.scalar(statement))
 
     async def _resumed(
         self, connection: AsyncConnection, source_id: str, seq: int, request: str
@@ -163,9 +171,11 @@ class Runs:
             return [_record(row) for row in await connection.execute(statement)]
 
 
-def _refusal(row: Row[Any]) -> str | None:
+def _refusal(row: Row[Any], cause: str) -> str | None:
     if row.removed:
         return "the source is removed"
+    if cause == REMOVAL:
+        return None  # the last run of a source may be one of a source that is held
     if row.paused:
         return "the source is paused"
     if row.pinned:

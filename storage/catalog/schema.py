@@ -50,6 +50,7 @@ live_pointers: Final = Table(
     Column("last_seq", BigInteger, nullable=False),
     Column("retired_to", BigInteger, nullable=False),  # stores hold nothing closed up to it
     Column("retire_at", Float),  # when the next retirement is due
+    Column("retire_to", BigInteger),  # the sequence that it retires; none: `oldest_retained`
 )
 
 runs: Final = Table(

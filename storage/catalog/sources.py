@@ -63,7 +63,12 @@ class Sources:
         async with self._database.write() as connection:
             await connection.execute(statement)
             await connection.execute(pointer.on_conflict_do_nothing())
-            entry = AuditEntry(source_id=config.source_id, actor=actor, action="configure")
+            entry = AuditEntry(
+                source_id=config.source_id,
+                actor=actor,
+                action="configure",
+                details={"kind": config.kind, "container": config.container},
+            )
             await insert_audit(connection, entry, now)
         return await self.source(config.source_id)
 
@@ -95,6 +100,8 @@ class Sources:
         """Set flags; forget what belongs to a removed source alone."""
         flags = {"paused": paused, "removed": removed}
         values = {name: value for name, value in flags.items() if value is not None}
+        if removed:
+            values |= {"paused": False, "pinned": False}
         if not values:
             return
         table = schema.sources

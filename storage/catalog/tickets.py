@@ -1,6 +1,8 @@
 """Tickets inside a transaction: their check, and what keeps a new one from being given."""
 
-from sqlalchemy import exists, select
+from typing import Any
+
+from sqlalchemy import Row, exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.errors import Fenced
@@ -10,18 +12,27 @@ from storage.catalog import schema
 
 async def check_ticket(connection: AsyncConnection, ticket: RunTicket) -> None:
     """Refuse what carries an older token, in the transaction of the write that it guards."""
-    pointer = schema.live_pointers
-    row = (
-        await connection.execute(
-            select(pointer.c.token, pointer.c.open_seq).where(
-                pointer.c.source_id == ticket.source_id
-            )
-        )
-    ).one_or_none()
+    row = await _pointer(connection, ticket.source_id)
     if row is None or row.token != ticket.token or row.open_seq != ticket.seq:
-        raise Fenced(
-            f"run {ticket.seq} of {ticket.source_id} is no longer the open one: it must stop"
-        )
+        raise _fenced(ticket)
+
+
+async def check_settled(connection: AsyncConnection, ticket: RunTicket) -> None:
+    """Refuse a run that is neither live nor open any more."""
+    row = await _pointer(connection, ticket.source_id)
+    if row is None or ticket.seq not in {row.open_seq, row.seq}:
+        raise _fenced(ticket)
+
+
+async def _pointer(connection: AsyncConnection, source_id: str) -> Row[Any] | None:
+    """The pointer's row, held until the transaction ends: nobody fences in between."""
+    pointer = schema.live_pointers
+    statement = select(pointer).where(pointer.c.source_id == source_id).with_for_update()
+    return (await connection.execute(statement)).one_or_none()
+
+
+def _fenced(ticket: RunTicket) -> Fenced:
+    return Fenced(f"run {ticket.seq} of {ticket.source_id} is no longer the open one: it must stop")
 
 
 async def ticket_of(connection: AsyncConnection, source_id: str, seq: int) -> RunTicket | None:

@@ -20,6 +20,7 @@ from contracts.errors import (
 )
 from contracts.events import DirtyKey
 from contracts.runs import (
+    REMOVAL,
     AuditEntry,
     DocumentOutcome,
     OutcomeStatus,
@@ -36,6 +37,7 @@ from storage.catalog.repository import SqlCatalog, open_catalog, sqlite_url
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=11)
 MUCH_LATER = NOW + timedelta(minutes=11)
+HOUR = timedelta(hours=1)
 SOURCE = "s"
 
 
@@ -239,7 +241,7 @@ async def test_rollback_shows_what_was_and_resume_gives_the_keys_back(url: str) 
         await catalog.forget(due, LATER)
         await catalog.unpin(SOURCE)
         ticket = await ticket_of(catalog, "4")
-        keys, _ = await catalog.pending_keys.take(ticket, [], crawl=False)
+        keys, _ = await catalog.pending_keys.take(ticket, [], NOW, crawl=False)
         assert {key.key for key in keys} == {"a", "b"}
         assert ticket.base_seq == 1
 
@@ -254,6 +256,20 @@ async def test_rollback_below_what_is_retained_is_refused(url: str) -> None:
         assert (await catalog.roll_back(SOURCE, 2, "me", "", NOW)).seq == 2
 
 
+async def retired(catalog: SqlCatalog, seq: int, packs: list[str]) -> None:
+    """Retire whatever comes due until the sequence, and see that just these packs go."""
+    now, found = NOW, []
+    while (await catalog.pointers([SOURCE]))[SOURCE].oldest_retained <= seq:
+        now += timedelta(seconds=11)
+        due = (await catalog.due_sweep(SOURCE, now)).retire
+        assert due is not None
+        found += await catalog.unreachable_packs(due)
+        await catalog.retire(due, now)
+        if due.seq == seq:
+            break
+    assert found == packs
+
+
 async def test_retirement_deletes_what_nobody_can_reach(url: str) -> None:
     """After the grace, chunks closed at or before the oldest retained sequence go, and so do the
     packs that only they were in."""
@@ -261,13 +277,10 @@ async def test_retirement_deletes_what_nobody_can_reach(url: str) -> None:
         for n in range(1, 4):
             await ran(catalog, str(n), document("a", f"a{n}"), document("b", "b1"))
         assert (await catalog.due_sweep(SOURCE, NOW)).retire is None
-        retire = (await catalog.due_sweep(SOURCE, LATER)).retire
-        assert retire is not None
-        assert retire.seq == 2
-        assert await catalog.retire(retire) == ["pack of a1"]
+        await retired(catalog, 2, ["pack of a1"])
         assert await visible(catalog, 3) == {"a3", "b1"}
         assert await visible(catalog, 2) == {"a2", "b1"}
-        assert (await catalog.due_sweep(SOURCE, LATER)).retire is None
+        assert (await catalog.due_sweep(SOURCE, MUCH_LATER)).retire is None
 
 
 async def test_pending_keys_go_round_until_they_are_promoted(url: str) -> None:
@@ -275,14 +288,15 @@ async def test_pending_keys_go_round_until_they_are_promoted(url: str) -> None:
     async with opened(url) as catalog:
         pending = catalog.pending_keys
         ticket = await ticket_of(catalog, "1")
-        await pending.take(ticket, [DirtyKey(key="a")], crawl=True)
+        await pending.take(ticket, [DirtyKey(key="a")], NOW, crawl=True)
         await catalog.fence(SOURCE, ticket.seq)
         await catalog.forget(view(1), NOW)
         await pending.release(SOURCE, 1, starts_run=True, now=NOW)
         state = await catalog.source_state(SOURCE)
         assert state.retry_at == NOW.timestamp() + 30
         again = await ticket_of(catalog, "2")
-        keys, crawl = await pending.take(again, [], crawl=False)
+        assert await pending.take(again, [], NOW, crawl=False) == ([], False)
+        keys, crawl = await pending.take(again, [], NOW + timedelta(seconds=30), crawl=False)
         assert ([key.key for key in keys], crawl) == (["a"], True)
         await pending.release(SOURCE, 2, starts_run=False, now=NOW)
         assert (await catalog.source_state(SOURCE)).retry_at is None
@@ -294,7 +308,7 @@ async def test_a_promoted_run_keeps_the_keys_that_may_still_succeed(url: str) ->
     async with opened(url) as catalog:
         ticket = await ticket_of(catalog, "1")
         keys = [DirtyKey(key=key) for key in ("good", "later", "never")]
-        await catalog.pending_keys.take(ticket, keys, crawl=False)
+        await catalog.pending_keys.take(ticket, keys, NOW, crawl=False)
         outcomes = [
             DocumentOutcome(doc_key="good", stage=Stage.INDEX, status=OutcomeStatus.DONE),
             failure("later", retryable=True),
@@ -393,7 +407,7 @@ async def test_every_write_of_an_old_ticket_is_fenced(url: str) -> None:
             catalog.record(ticket, [done], NOW),
             catalog.pin(ticket, "a", "v"),
             catalog.update_run(ticket, RunState.WORKING),
-            catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=True),
+            catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=True),
         ):
             with pytest.raises(Fenced, match="no longer the open one"):
                 await write
@@ -408,7 +422,7 @@ async def test_every_step_twice_is_every_step_once(url: str) -> None:
         staged = [document("a", "a2", "a3"), deleted("b"), document("c", "c1")]
         delta = await catalog.stage(ticket, staged)
         steps: tuple[Callable[[], Awaitable[object]], ...] = (
-            lambda: catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=True),
+            lambda: catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=True),
             lambda: catalog.pin(ticket, "a", "v"),
             lambda: catalog.stage(ticket, staged),
             lambda: catalog.settle(ticket, delta),
@@ -419,7 +433,7 @@ async def test_every_step_twice_is_every_step_once(url: str) -> None:
             lambda: catalog.pending_keys.settle(ticket, NOW),
             lambda: catalog.fence(SOURCE, ticket.seq),
             lambda: catalog.end_run(ticket, RunState.FAILED, "late", RunCounts(), NOW),
-            lambda: catalog.retire(view(1)),
+            lambda: catalog.retire(view(1), NOW),
             lambda: catalog.unpin(SOURCE),
         )
         for number, step in enumerate(steps):
@@ -655,7 +669,7 @@ async def test_backoff_doubles_to_its_bound(url: str) -> None:
         for n in range(1, 11):
             ticket = await ticket_of(catalog, str(n))
             await catalog.pending_keys.take(
-                ticket, [DirtyKey(key="a")] if n == 1 else [], crawl=False
+                ticket, [DirtyKey(key="a")] if n == 1 else [], NOW + n * HOUR, crawl=False
             )
             await catalog.fence(SOURCE, n)
             await catalog.forget(view(n), NOW)
@@ -670,7 +684,7 @@ async def test_a_paused_source_retries_nothing(url: str) -> None:
     """Keys that wait start a run when it goes on."""
     async with opened(url) as catalog:
         ticket = await ticket_of(catalog, "1")
-        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=False)
+        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=False)
         await catalog.fence(SOURCE, 1)
         await catalog.pending_keys.release(SOURCE, 1, starts_run=True, now=NOW)
         await catalog.mark_source(SOURCE, paused=True)
@@ -683,7 +697,7 @@ async def test_releasing_a_run_twice_counts_one_attempt(url: str) -> None:
     """A repeated activity doesn't double the wait."""
     async with opened(url) as catalog:
         ticket = await ticket_of(catalog, "1")
-        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], crawl=False)
+        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=False)
         await catalog.fence(SOURCE, 1)
         for _ in range(2):
             await catalog.pending_keys.release(SOURCE, 1, starts_run=True, now=NOW)
@@ -712,9 +726,7 @@ async def test_without_retained_versions_nothing_can_be_rolled_back_to(url: str)
         await ran(catalog, "2", document("a", "a2"))
         with pytest.raises(RollbackRefused, match="nothing to roll back to"):
             await catalog.roll_back(SOURCE, None, "me", "", NOW)
-        retire = (await catalog.due_sweep(SOURCE, LATER)).retire
-        assert retire is not None
-        assert await catalog.retire(retire) == ["pack of a1"]
+        await retired(catalog, 2, ["pack of a1"])
         assert await visible(catalog, 2) == {"a2"}
 
 
@@ -752,9 +764,10 @@ async def test_packs_that_other_documents_share_stay(url: str) -> None:
     async with opened(url, retain_versions=0) as catalog:
         await ran(catalog, "1", in_shared("a", "a1"), in_shared("b", "b1"))
         await ran(catalog, "2", deleted("a"))
-        assert await catalog.retire(view(2)) == []
+        assert await catalog.unreachable_packs(view(2)) == []
+        await catalog.retire(view(2), LATER)
         await ran(catalog, "3", deleted("b"))
-        assert await catalog.retire(view(3)) == ["shared"]
+        assert await catalog.unreachable_packs(view(3)) == ["shared"]
 
 
 async def test_who_did_what_is_told_newest_first(url: str) -> None:
@@ -771,9 +784,69 @@ async def test_who_did_what_is_told_newest_first(url: str) -> None:
         assert lines[0] == entry
         assert [(line.actor, line.action) for line in lines] == [
             ("you", "approve"),
-            ("me", "roll back"),
+            ("me", "rollback"),
             ("test", "configure"),
         ]
         assert lines[1].reason == "bad chunks"
         assert await catalog.entries(SOURCE, 1) == [entry]
         assert await catalog.entries("other") == []
+
+
+async def test_a_rollback_that_is_repeated_is_done_once(url: str) -> None:
+    """A second attempt at the same request answers what the first did; another goes further."""
+    async with opened(url, retain_versions=5) as catalog:
+        for n in range(1, 4):
+            await ran(catalog, str(n), document("a", f"a{n}"))
+        for _ in range(2):
+            pointer = await catalog.roll_back(SOURCE, None, "me", "bad", NOW, "one")
+            assert pointer.seq == 2
+        assert len([e for e in await catalog.entries(SOURCE) if e.action == "rollback"]) == 1
+        assert (await catalog.roll_back(SOURCE, None, "me", "bad", NOW, "two")).seq == 1
+
+
+async def test_a_run_that_a_rollback_overtakes_keeps_no_key_of_it(url: str) -> None:
+    """What the withdrawn run had changed stays pending, though the open run held the key too."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        await ran(catalog, "2", document("a", "a2"))
+        ticket = await ticket_of(catalog, "3")
+        await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=False)
+        await catalog.roll_back(SOURCE, 1, "me", "bad", NOW)
+        with pytest.raises(Fenced):
+            await catalog.pending_keys.settle(ticket, NOW)
+        assert await catalog.pending_keys.pending(SOURCE) == 1
+        await catalog.unpin(SOURCE)
+        assert (await catalog.source_state(SOURCE)).retry_at == 0.0
+
+
+async def test_steady_promotions_put_no_retirement_off(url: str) -> None:
+    """A retirement comes a grace after it became due; what grew old meanwhile has its own."""
+    async with opened(url) as catalog:
+        times = [NOW + timedelta(seconds=5 * n) for n in range(6)]
+        for n, time in enumerate(times, 1):
+            ticket = await ticket_of(catalog, str(n))
+            await stage(catalog, ticket, document("a", f"a{n}"))
+            await promote(catalog, ticket, time)
+        # Sequence 1 became the oldest at the second promotion.
+        due = times[1] + timedelta(seconds=10)
+        assert (await catalog.due_sweep(SOURCE, due - timedelta(seconds=1))).retire is None
+        assert (await catalog.due_sweep(SOURCE, due)).retire == view(1)
+        await catalog.retire(view(1), due)
+        assert (await catalog.due_sweep(SOURCE, due + timedelta(seconds=9))).retire is None
+        assert (await catalog.due_sweep(SOURCE, due + timedelta(seconds=10))).retire == view(5)
+
+
+async def test_a_run_s_request_is_good_for_one_run(url: str) -> None:
+    """A repetition after the run's end is refused with a sentence, not a second run."""
+    async with opened(url) as catalog:
+        await ran(catalog, "1", document("a", "a1"))
+        answer = await catalog.open_run(SOURCE, "1", "change", NOW)
+        assert (answer.ticket, answer.refused) == (None, "that run has ended")
+
+
+async def test_only_a_removal_runs_on_a_held_source(url: str) -> None:
+    """A paused source takes no run but its last."""
+    async with opened(url) as catalog:
+        await catalog.mark_source(SOURCE, paused=True)
+        assert (await catalog.open_run(SOURCE, "1", "change", NOW)).ticket is None
+        assert (await catalog.open_run(SOURCE, "2", REMOVAL, NOW)).ticket is not None

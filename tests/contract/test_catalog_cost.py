@@ -102,7 +102,7 @@ async def steps_of_a_change(catalog: SqlCatalog, steps: Steps) -> dict[str, int]
     view = base.model_copy(update={"seq": ticket.seq})
     pending = catalog.pending_keys
     calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "take": lambda: pending.take(ticket, [DirtyKey(key=key)], crawl=False),
+        "take": lambda: pending.take(ticket, [DirtyKey(key=key)], NOW, crawl=False),
         "versions": lambda: catalog.versions(base, [key]),
         "keys": lambda: catalog.keys(base, key, "00009.md", 10),
         "known_failures": lambda: catalog.known_failures("s", [key]),
@@ -127,7 +127,7 @@ async def steps_of_a_change(catalog: SqlCatalog, steps: Steps) -> dict[str, int]
     await counted("locate", lambda: catalog.locate(found, [view]))
     assert len(await catalog.locate(found, [view])) == 1
     await counted("due_sweep", lambda: catalog.due_sweep("s", LATER))
-    await counted("retire", lambda: catalog.retire(base))
+    await counted("retire", lambda: catalog.retire(base, LATER))
     return costs
 
 

@@ -44,6 +44,15 @@ def test_a_steady_stream_runs_after_the_maximum_delay() -> None:
     assert agenda.ready_at(quiet_period=2.0, max_delay=30.0) == 130.0
 
 
+def test_a_signal_without_keys_starts_no_clock() -> None:
+    """Waking a coordinator says nothing of changes: the first one still waits for silence."""
+    agenda = Agenda()
+    agenda.note(signal(), 100.0)
+    assert not agenda.dirty
+    agenda.note(signal("a"), 200.0)
+    assert agenda.ready_at(quiet_period=2.0, max_delay=30.0) == 202.0
+
+
 def test_taking_leaves_nothing() -> None:
     """What a run has taken is no longer on the agenda."""
     agenda = Agenda()

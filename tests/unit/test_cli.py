@@ -227,6 +227,14 @@ def test_a_source_is_added_as_it_was_described(
     assert (config.include, config.exclude, config.tenant) == (("*.md",), ("*.tmp", "x"), "acme")
 
 
+def test_a_known_source_changes_in_what_is_given(desk: ScriptedDesk) -> None:
+    """Everything else stays as it was, options of its kind too."""
+    assert run_command(("source", "add", "docs", "--max-delay", "9", "--no-watch")) == 0
+    before = view().config
+    options = {**before.options, "watch": "no"}
+    assert desk.added == [before.model_copy(update={"max_delay": 9.0, "options": options})]
+
+
 def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) -> None:
     """A folder source means the same from wherever it is asked about."""
     assert run_command(("source", "add", "docs", "--root", "in")) == 0
@@ -240,8 +248,8 @@ def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) ->
         (("source", "pause", "docs"), 3, "start the stack"),
         (("rollback", "docs", "--to", "99"), 1, "99 is not retained"),
         (("source", "add", "Bad Name", "--root", "x"), 2, "no name for a source"),
-        (("source", "add", "docs"), 2, "give --root"),
-        (("source", "add", "docs", "--kind", "s3"), 2, "give --bucket"),
+        (("source", "add", "notes"), 2, "give --root"),
+        (("source", "add", "notes", "--kind", "s3"), 2, "give --bucket"),
         (("source", "add", "docs", "--root", "x", "--gate", "maybe"), 2, "maybe"),
         (("source", "frobnicate"), 2, "frobnicate"),
         (("frobnicate",), 2, "frobnicate"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
+from contracts.documents import EmbeddingSpace
 from contracts.errors import ConfigurationError, NotReachable, StoreUnavailable
 from sluice.local import TemporalServer
 from sluice.processes import PidFiles, ProcessIdentity, dies_with_parent
@@ -60,6 +61,20 @@ def test_a_second_process_is_told_who_holds_the_folder(tmp_path: Path) -> None:
         holder.wait()
     with StateFolder(tmp_path).lock("another"):
         pass
+
+
+def test_another_embedding_space_is_refused(tmp_path: Path) -> None:
+    """Vectors of two spaces are never in one index: the sentence names both."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    one, other = (
+        EmbeddingSpace(name="one/1", dimension=8),
+        EmbeddingSpace(name="two/1", dimension=8),
+    )
+    state.claim(one)
+    state.claim(one)
+    with pytest.raises(ConfigurationError, match=r"'one/1 8'.*'two/1 8'.*SLUICE_EMBEDDER"):
+        state.claim(other)
 
 
 def test_the_key_is_made_once_and_is_private(tmp_path: Path) -> None:

@@ -1,16 +1,26 @@
 """The main job through real workflows: changes, failures, deletions, rollback, removal."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client, WorkflowHistory
-from world import World, small_world
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHistory
+from temporalio.service import RPCError
+from world import BOUND, POLL, World, small_world
 
 from activities.ports import Limits
-from contracts.errors import CorruptDocument, EmbeddingUnavailable, SourceUnavailable
+from contracts.errors import (
+    CorruptDocument,
+    EmbeddingUnavailable,
+    SourceUnavailable,
+    StoreUnavailable,
+)
 from contracts.runs import OutcomeStatus, RunState
+from contracts.visibility import Census, View
 from workflows import calls, coordinator, stages
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -112,7 +122,6 @@ async def test_a_broken_document_fails_alone_and_its_old_version_stays(
         await world.quiet()
         await world.crawl()
         assert (await world.ended(run.seq)).state is RunState.NO_CHANGE
-        assert world.ports.limits.batch_documents > 0
 
 
 async def test_a_broken_document_that_is_deleted_is_listed_no_more(
@@ -273,6 +282,128 @@ async def test_a_paused_source_collects_and_runs_when_resumed(
         await world.ended(seq, RunState.PROMOTED)
 
 
+async def waiting_run(world: World, seq: int) -> None:
+    """A run that has begun and can't go on."""
+    world.source.failures[""] = SourceUnavailable("the bucket does not answer")
+    world.documents["b.md"] = b"# Beta\n\nThe beta paragraph tells of buoys.\n"
+    await world.changed("b.md")
+    await world.waiting(seq)
+
+
+async def test_a_rollback_cancels_the_run_that_is_open(client: Client, tmp_path: Path) -> None:
+    """It ends as cancelled and tells its coordinator; its keys and those of the withdrawn run are
+    ingested after the resume."""
+    async with small_world(client, tmp_path, three_documents()) as world:
+        await filled(world)
+        world.documents["a.md"] = b"# Alpha\n\nThe alpha paragraph tells of awnings.\n"
+        await world.changed("a.md")
+        second = await world.ended(1, RunState.PROMOTED)
+        await waiting_run(world, second.seq)
+        assert (await world.command("rollback")).ok
+        cancelled = await world.ended(second.seq)
+        assert cancelled.state is RunState.CANCELLED
+        assert any("anchors" in text for text in await world.texts("anchors"))
+        world.source.failures.clear()
+        assert (await world.command("resume")).ok
+        await world.ended(cancelled.seq, RunState.PROMOTED)
+        assert any("awnings" in text for text in await world.texts("awnings"))
+        assert any("buoys" in text for text in await world.texts("buoys"))
+
+
+async def forgotten(client: Client, workflow_id: str) -> None:
+    """Have the server forget a workflow, as it does when its retention is over."""
+    name = WorkflowExecution(workflow_id=workflow_id)
+    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=name)
+    await client.workflow_service.delete_workflow_execution(request)
+    async with asyncio.timeout(BOUND):
+        while True:
+            try:
+                await client.get_workflow_handle(workflow_id).describe()
+            except RPCError:
+                return
+            await asyncio.sleep(POLL)
+
+
+async def test_a_run_that_goes_while_it_is_cancelled_takes_no_coordinator_along(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server refuses to cancel what it doesn't know; commands and changes go on all the
+    same."""
+
+    async def everything_runs(workflow_id: str) -> bool:
+        return True
+
+    async with small_world(client, tmp_path, three_documents()) as world:
+        await filled(world)
+        world.documents["a.md"] = b"# Alpha\n\nThe alpha paragraph tells of awnings.\n"
+        await world.changed("a.md")
+        second = await world.ended(1, RunState.PROMOTED)
+        await waiting_run(world, second.seq)
+        monkeypatch.setattr(world.ports.orchestrator, "is_running", everything_runs)
+        run_id = f"source/{world.source_id}/run/{second.seq + 1}"
+        await forgotten(client, run_id)
+        before = await world.coordinator().describe()
+        assert (await world.command("rollback")).ok
+        assert (await world.command("pause")).ok
+        after = await world.coordinator().describe()
+        assert (after.run_id, after.status) == (before.run_id, WorkflowExecutionStatus.RUNNING)
+
+
+@pytest.mark.parametrize("step", ["promote", "mark_source"])
+async def test_a_removal_that_is_interrupted_is_finished(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Its next attempt goes on where the first one died."""
+    async with small_world(client, tmp_path, three_documents()) as world:
+        await filled(world)
+        whole, failures = getattr(world.catalog, step), [StoreUnavailable("the disk is full")]
+
+        async def fails_once(*arguments: object, **options: object) -> object:
+            if failures:
+                raise failures.pop()
+            return await whole(*arguments, **options)
+
+        monkeypatch.setattr(world.catalog, step, fails_once)
+        assert (await world.command("remove")).ok
+        assert await world.catalog.sources() == []
+        await world.coordinator().result()
+        for store in world.stores:
+            assert (await store.census(View(source_id=world.source_id, generation=1, seq=2))) == (
+                Census(frozenset(), frozenset(), 0)
+            )
+
+
+async def test_a_refused_removal_leaves_the_source_as_it_was(
+    client: Client, tmp_path: Path
+) -> None:
+    """What a rollback holds stays held."""
+    async with small_world(client, tmp_path, three_documents(), grace=600.0) as world:
+        await filled(world)
+        world.documents["a.md"] = b"# Alpha\n\nThe alpha paragraph tells of awnings.\n"
+        await world.changed("a.md")
+        await world.ended(1, RunState.PROMOTED)
+        assert (await world.command("rollback")).ok
+        refused = await world.command("remove")
+        assert (refused.ok, refused.error) == (False, "RunError")
+        state = await world.catalog.source_state(world.source_id)
+        assert (state.pinned, state.retry_at) == (True, None)
+
+
+async def test_a_crawl_forgets_failures_of_what_is_gone(client: Client, tmp_path: Path) -> None:
+    """A document that was never served and is deleted without an event is listed no more."""
+    documents = three_documents() | {"torn.md": b"torn"}
+    async with small_world(client, tmp_path, documents) as world:
+        world.source.failures["torn.md"] = CorruptDocument("torn")
+        await filled(world)
+        statuses = await world.catalog.statuses(world.source_id)
+        assert "torn.md" in {status.doc_key for status in statuses}
+        del documents["torn.md"], world.source.failures["torn.md"]
+        await world.crawl()
+        await world.ended(1, RunState.NO_CHANGE)
+        statuses = await world.catalog.statuses(world.source_id)
+        assert "torn.md" not in {status.doc_key for status in statuses}
+
+
 async def test_a_removed_source_is_unknown_and_leaves_nothing(
     client: Client, tmp_path: Path
 ) -> None:
@@ -298,7 +429,6 @@ async def test_whoever_takes_a_removed_source_s_name_begins_anew(
         failed = await world.ended(1)
         config = (await world.catalog.source(world.source_id)).config
         assert (await world.command("remove")).ok
-        await world.coordinator().result()
         world.source.failures.clear()
         await world.catalog.put_source(config, "test")
         assert await world.catalog.runs(world.source_id) == []
@@ -343,11 +473,10 @@ async def test_a_terminated_run_is_found_and_purged(
         world.source.delay = 30.0
         world.documents["b.md"] = b"# Beta\n\nThe beta paragraph tells of buoys.\n"
         await world.changed("b.md")
-        while await world.newest() == seq:
-            await world.catalog.pending_keys.pending(world.source_id)
         run_id = f"source/{world.source_id}/run/{seq + 1}"
-        while not await world.orchestrator.is_running(run_id):
-            await world.catalog.pending_keys.pending(world.source_id)
+        async with asyncio.timeout(BOUND):
+            while not await world.orchestrator.is_running(run_id):
+                await asyncio.sleep(POLL)
         await client.get_workflow_handle(run_id).terminate("test")
         world.source.delay = 0.0
         failed = await world.ended(seq, RunState.FAILED)

@@ -141,13 +141,14 @@ async def small_world(
     *,
     limits: Limits | None = None,
     whole: bool = False,
+    grace: float = 0.2,
     **config: object,
 ) -> AsyncIterator[World]:
     """Workers and one added source, with graces of a moment."""
     source_id = f"s{uuid.uuid4().hex[:10]}"
     catalog = await open_catalog(
         "sqlite+aiosqlite://",
-        reader_grace=timedelta(seconds=0.2),
+        reader_grace=timedelta(seconds=grace),
         late_writer=timedelta(seconds=600),
         retry_backoff=0.5,
     )
