@@ -15,6 +15,7 @@ from contracts.ports import SearchStore
 from contracts.runs import RunState, RunTicket
 from contracts.visibility import Census, StageDelta, StoreWrite, View
 
+EXAMPLES = 5  # keys of failed documents in a report
 RESTAGED = 500  # chunks that are read from packs and written at once
 
 
@@ -37,6 +38,7 @@ class Checks:
             expected, *found = await asyncio.gather(
                 ports.catalog.census(view), *(store.census(view) for store in ports.stores)
             )
+            failures, examples = await ports.catalog.unacknowledged(ticket.source_id, EXAMPLES)
             checks = [
                 check
                 for store, census in zip(ports.stores, found, strict=True)
@@ -52,6 +54,8 @@ class Checks:
                 has_documents=visible,
                 had_documents=live,
                 listed_documents=request.listed,
+                unacknowledged=failures + request.retryable,
+                examples=tuple(examples),
             )
 
     @activity.defn(name=RESTAGE_RUN)

@@ -1,4 +1,4 @@
-"""What a person wants of a source: pause, resume, rollback, remove."""
+"""What a person wants of a source: pause, resume, rollback, empty, remove."""
 
 from temporalio import activity
 
@@ -8,7 +8,7 @@ from activities.ports import Ports
 from contracts.activities import OBEY_COMMAND, Command, CommandRequest, CommandResult
 from contracts.documents import PreparedDocument
 from contracts.errors import RunError, SluiceError, UnknownSource
-from contracts.runs import REMOVAL, AuditEntry, RunCounts, RunTicket
+from contracts.runs import EMPTYING, REMOVAL, AuditEntry, RunCounts, RunTicket
 from contracts.visibility import View
 
 KEYS_PER_PAGE = 500
@@ -27,6 +27,7 @@ class Commands:
             "pause": self._pause,
             "resume": self._resume,
             "rollback": self._roll_back,
+            "empty": self._empty,
             "remove": self._remove,
         }
         async with heartbeats(request.command.verb):
@@ -75,23 +76,39 @@ class Commands:
             return removed  # by an earlier attempt
         live = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
         if pointer.open_seq is not None or await catalog.has_documents(live):
-            await self._close_everything(source_id)
+            await self._close_everything(source_id, REMOVAL)
         await catalog.mark_source(source_id, removed=True)
         return removed
 
-    async def _close_everything(self, source_id: str) -> None:
+    async def _empty(self, source_id: str, _command: Command) -> CommandResult:
+        """Close every document in a run of its own; the sequence before it stays for rollback."""
         catalog = self._ports.catalog
-        answer = await catalog.open_run(source_id, _request(REMOVAL), REMOVAL, self._ports.now())
+        pointer = (await catalog.pointers([source_id]))[source_id]
+        live = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
+        if pointer.open_seq is None and not await catalog.has_documents(live):
+            return CommandResult(ok=True, message="nothing of it is served", seq=pointer.seq)
+        ticket = await self._close_everything(source_id, EMPTYING)
+        return CommandResult(
+            ok=True,
+            message=f"nothing of it is served any more; `sluice rollback {source_id}` undoes that",
+            seq=ticket.seq,
+        )
+
+    async def _close_everything(self, source_id: str, cause: str) -> RunTicket:
+        catalog = self._ports.catalog
+        answer = await catalog.open_run(source_id, _request(cause), cause, self._ports.now())
         if answer.ticket is None:
             raise RunError(
-                f"{source_id} can't be removed now: {answer.refused}; try again in a moment"
+                f"{source_id} can't be emptied now: {answer.refused}; try again in a moment"
             )
         ticket = answer.ticket
         counts = RunCounts(deleted=await self._stage_deletions(ticket))
-        # No earlier version is kept of a source that nobody can ask any more.
-        config = (await catalog.source(source_id)).config
-        await catalog.put_source(config.model_copy(update={"retain_versions": 0}), "remove")
-        await catalog.promote(ticket, counts, "removal", self._ports.now())
+        if cause == REMOVAL:
+            # No earlier version is kept of a source that nobody can ask any more.
+            config = (await catalog.source(source_id)).config
+            await catalog.put_source(config.model_copy(update={"retain_versions": 0}), cause)
+        await catalog.promote(ticket, counts, cause, self._ports.now())
+        return ticket
 
     async def _stage_deletions(self, ticket: RunTicket) -> int:
         catalog = self._ports.catalog

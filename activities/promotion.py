@@ -9,10 +9,12 @@ from activities.ports import Ports
 from contracts.activities import (
     END_RUN,
     PROMOTE_RUN,
+    WAIT_RUN,
     EndRequest,
     PromoteReport,
     PromoteRequest,
     RunReport,
+    WaitRequest,
 )
 from contracts.errors import Fenced, PromotionRefused, StageMismatch
 from contracts.runs import AuditEntry, RunState, RunTicket
@@ -47,6 +49,19 @@ class Promotion:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+
+    @activity.defn(name=WAIT_RUN)
+    async def wait_run(self, request: WaitRequest) -> RunReport:
+        """Say that the run waits, so that a person sees it and can search what it staged."""
+        ticket, report = request.ticket, request.report
+        counts = request.counts.model_copy(
+            update={"chunks_opened": report.opened, "chunks_closed": report.closed}
+        )
+        await self._ports.catalog.update_run(
+            ticket, RunState.WAITING, counts, request.reason, report.manifest_digest
+        )
+        log.info("waits for a decision", source=ticket.source_id, run=ticket.run_id)
+        return RunReport(seq=ticket.seq, state=RunState.WAITING, counts=counts)
 
     @activity.defn(name=PROMOTE_RUN)
     async def promote_run(self, request: PromoteRequest) -> PromoteReport:
@@ -101,6 +116,17 @@ class Promotion:
                 now=now,
             )
             await ports.catalog.end_run(ticket, request.state, request.reason, request.counts, now)
+            if request.state is RunState.REJECTED and record is not None and not record.ended_at:
+                await ports.catalog.append(
+                    AuditEntry(
+                        source_id=ticket.source_id,
+                        seq=ticket.seq,
+                        actor=request.actor,
+                        action="reject",
+                        reason=request.reason,
+                        at=now,
+                    )
+                )
             log.info(
                 "ended",
                 source=ticket.source_id,

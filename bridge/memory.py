@@ -6,6 +6,7 @@ from collections import deque
 from contracts.activities import Command, CommandResult, RunReport
 from contracts.errors import SluiceError
 from contracts.events import ChangeSignal
+from contracts.gate import Verdict
 
 
 class RecordingOrchestrator:
@@ -19,6 +20,7 @@ class RecordingOrchestrator:
         self.signals: list[tuple[str, ChangeSignal]] = []
         self.reports: list[tuple[str, RunReport]] = []
         self.commands: list[tuple[str, Command]] = []
+        self.verdicts: list[tuple[str, int, Verdict]] = []
         self.failures: deque[SluiceError] = deque()
         self.running: set[str] = set()
         self.signalled = asyncio.Event()
@@ -39,6 +41,12 @@ class RecordingOrchestrator:
         self._fail()
         self.commands.append((source_id, command))
         return CommandResult(ok=True, message=f"{command.verb} was recorded")
+
+    async def decide(self, source_id: str, seq: int, verdict: Verdict) -> CommandResult:
+        """Record, or raise the next failure."""
+        self._fail()
+        self.verdicts.append((source_id, seq, verdict))
+        return CommandResult(ok=True, message="the verdict was recorded", seq=seq)
 
     async def collected(self, source_id: str) -> int:
         """Keys that were signalled."""

@@ -14,7 +14,15 @@ from console.desk import Desk
 from console.local_desk import LocalDesk
 from console.problems import MEDIA_TYPE, Problem
 from console.services import Services
-from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from console.views import (
+    AddedSource,
+    DocumentKeys,
+    DocumentView,
+    Judgement,
+    ParkedMessage,
+    SourceView,
+    StackStatus,
+)
 from contracts.activities import Command, CommandResult
 from contracts.errors import ConfigurationError, SluiceError
 from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
@@ -77,6 +85,12 @@ def _add_runs(app: FastAPI, desk: Desk) -> None:
     async def run(source_id: str, seq: int) -> RunRecord:
         return await desk.run(source_id, seq)
 
+    @app.post("/sources/{source_id}/verdict")
+    async def decide(
+        source_id: str, verdict: Judgement, seq: Annotated[int | None, Query(ge=1)] = None
+    ) -> CommandResult:
+        return await desk.decide(source_id, seq, verdict)
+
     @app.get("/sources/{source_id}/runs/{seq}/outcomes")
     async def outcomes(source_id: str, seq: int) -> list[DocumentOutcome]:
         return await desk.outcomes(source_id, seq)
@@ -95,6 +109,14 @@ def _add_documents(app: FastAPI, desk: Desk) -> None:
         source_id: str, key: Annotated[str, Query(min_length=1, max_length=4_096)]
     ) -> DocumentView:
         return await desk.document(source_id, key)
+
+    @app.post("/sources/{source_id}/documents/retry")
+    async def retry(source_id: str, request: DocumentKeys) -> int:
+        return await desk.retry(source_id, request)
+
+    @app.post("/sources/{source_id}/documents/acknowledge")
+    async def acknowledge(source_id: str, request: DocumentKeys) -> int:
+        return await desk.acknowledge(source_id, request)
 
     @app.post("/search")
     async def search(question: SearchQuestion) -> SearchAnswer:

@@ -8,7 +8,15 @@ import httpx
 from pydantic import TypeAdapter
 
 from console.problems import Problem
-from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from console.views import (
+    AddedSource,
+    DocumentKeys,
+    DocumentView,
+    Judgement,
+    ParkedMessage,
+    SourceView,
+    StackStatus,
+)
 from contracts.activities import Command, CommandResult
 from contracts.errors import NotReachable
 from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
@@ -74,6 +82,11 @@ class ApiClient:
         """One run."""
         return await self._get(_at(source_id, "runs", str(seq)), RunRecord)
 
+    async def decide(self, source_id: str, seq: int | None, verdict: Judgement) -> CommandResult:
+        """Approve or reject the run that waits."""
+        query: Query = {} if seq is None else {"seq": seq}
+        return await self._post(_at(source_id, "verdict"), verdict, CommandResult, query)
+
     async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
         """How each document left each stage of a run."""
         path = _at(source_id, "runs", str(seq), "outcomes")
@@ -89,6 +102,14 @@ class ApiClient:
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document."""
         return await self._get(_at(source_id, "document"), DocumentView, {"key": doc_key})
+
+    async def retry(self, source_id: str, request: DocumentKeys) -> int:
+        """Have documents tried again as they are."""
+        return await self._post(_at(source_id, "documents", "retry"), request, int)
+
+    async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
+        """Accept that documents fail as they are."""
+        return await self._post(_at(source_id, "documents", "acknowledge"), request, int)
 
     async def search(self, question: SearchQuestion) -> SearchAnswer:
         """The best chunks of the sources."""

@@ -2,7 +2,15 @@
 
 from typing import Protocol
 
-from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from console.views import (
+    AddedSource,
+    DocumentKeys,
+    DocumentView,
+    Judgement,
+    ParkedMessage,
+    SourceView,
+    StackStatus,
+)
 from contracts.activities import Command, CommandResult
 from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
 from contracts.search import SearchAnswer, SearchQuestion
@@ -33,6 +41,9 @@ class Desk(Protocol):
     async def run(self, source_id: str, seq: int) -> RunRecord:
         """One run; `UnknownRun` if there is none."""
 
+    async def decide(self, source_id: str, seq: int | None, verdict: Judgement) -> CommandResult:
+        """Approve or reject the run that waits; a refusal is raised."""
+
     async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
         """How each document left each stage of a run."""
 
@@ -43,6 +54,14 @@ class Desk(Protocol):
 
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document; `UnknownDocument` if nothing is known of it."""
+
+    async def retry(self, source_id: str, request: DocumentKeys) -> int:
+        """Have documents tried again as they are; answers how many. `UnknownDocument` for one that
+        nothing is known of."""
+
+    async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
+        """Accept that documents fail as they are; answers how many. `UnknownDocument` for one that
+        doesn't fail for good."""
 
     async def search(self, question: SearchQuestion) -> SearchAnswer:
         """The best chunks of the sources."""

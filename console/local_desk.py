@@ -1,21 +1,40 @@
 """The desk on ports: it serves the API of a stack, and the command line where no stack runs."""
 
+from collections.abc import Sequence
+
 from console.problems import error_class
 from console.services import Services
-from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from console.views import (
+    AddedSource,
+    DocumentKeys,
+    DocumentView,
+    Judgement,
+    ParkedMessage,
+    SourceView,
+    StackStatus,
+)
 from contracts.activities import Command, CommandResult
 from contracts.errors import (
     ConfigurationError,
     NotReachable,
+    RunError,
     UnknownDocument,
     UnknownRun,
     UnknownSource,
 )
-from contracts.events import ChangeSignal
+from contracts.events import ChangeSignal, DirtyKey
+from contracts.gate import Verdict
 from contracts.ports import Orchestrator
-from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord, Stage
+from contracts.runs import (
+    AuditEntry,
+    DocumentOutcome,
+    DocumentStatus,
+    RunRecord,
+    RunState,
+    Stage,
+)
 from contracts.search import SearchAnswer, SearchQuestion
-from contracts.sources import GatePolicy, SourceConfig, SourceRecord
+from contracts.sources import SourceConfig, SourceRecord
 from contracts.visibility import LivePointer, View
 
 PAGE = 1_000  # documents
@@ -40,7 +59,6 @@ class LocalDesk:
 
     async def add(self, config: SourceConfig, actor: str) -> AddedSource:
         """Check, store, ask for a crawl."""
-        _refuse_unattended_gate(config)
         kind = self._services.kind(config.kind)
         valid = kind.validate(config)
         await self._refuse_another_place(valid)
@@ -85,6 +103,33 @@ class LocalDesk:
             )
         return run
 
+    async def decide(self, source_id: str, seq: int | None, verdict: Judgement) -> CommandResult:
+        """Hand the verdict to the run; what it was made on is the run as it is shown."""
+        await self._catalog.source(source_id)
+        run = await self._waiting(source_id, seq)
+        given = Verdict(
+            approve=verdict.approve,
+            manifest_digest=verdict.manifest_digest or run.manifest_digest or "",
+            actor=verdict.actor,
+            reason=verdict.reason,
+        )
+        orchestrator = self._orchestrator("a decision needs the run's workflow")
+        result = await orchestrator.decide(source_id, run.seq, given)
+        if not result.ok:
+            raise RunError(result.message)
+        return result
+
+    async def _waiting(self, source_id: str, seq: int | None) -> RunRecord:
+        if seq is not None:
+            run = await self.run(source_id, seq)
+            if run.state is RunState.WAITING:
+                return run
+            raise RunError(f"run {seq} of {source_id} doesn't wait: it is {run.state.value}")
+        for run in await self._catalog.runs(source_id, 1):
+            if run.state is RunState.WAITING:
+                return run
+        raise RunError(f"no run of {source_id} waits for a decision")
+
     async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
         """How each document left each stage of a run."""
         await self.run(source_id, seq)
@@ -119,6 +164,44 @@ class LocalDesk:
             live=live.get(doc_key),
             outcomes=tuple(_in_order(outcomes)),
         )
+
+    async def retry(self, source_id: str, request: DocumentKeys) -> int:
+        """Forget why they weren't tried again, and say that they may have changed."""
+        orchestrator = self._orchestrator("a retry needs the source's coordinator")
+        for key in request.keys:
+            await self.document(source_id, key)
+        await self._catalog.retry(source_id, request.keys)
+        await self._audit(source_id, request, "retry")
+        await orchestrator.signal_changed(source_id, _changed(request.keys))
+        return len(request.keys)
+
+    async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
+        """Note who accepts the failures; a run that they held back may come now."""
+        await self._catalog.source(source_id)
+        failing = await self._catalog.known_failures(source_id, request.keys)
+        for key in request.keys:
+            if key not in failing:
+                raise UnknownDocument(
+                    f"{key!r} of {source_id} doesn't fail for good: "
+                    f"`sluice document list {source_id} --failed` shows those that do"
+                )
+        done = await self._catalog.acknowledge(
+            source_id, request.keys, request.actor, request.reason, self._services.now()
+        )
+        if self._services.orchestrator is not None:
+            await self._services.orchestrator.signal_changed(source_id, _changed(done))
+        return len(done)
+
+    async def _audit(self, source_id: str, request: DocumentKeys, action: str) -> None:
+        entry = AuditEntry(
+            source_id=source_id,
+            actor=request.actor,
+            action=action,
+            reason=request.reason,
+            details={"documents": ", ".join(request.keys)},
+            at=self._services.now(),
+        )
+        await self._catalog.append(entry)
 
     async def search(self, question: SearchQuestion) -> SearchAnswer:
         """The best chunks of the sources."""
@@ -197,11 +280,8 @@ class LocalDesk:
         return self._services.orchestrator
 
 
-def _refuse_unattended_gate(config: SourceConfig) -> None:
-    if config.gate is not GatePolicy.AUTO:
-        raise ConfigurationError(
-            f"a gate {config.gate.value} needs approvals, which this version doesn't have: use auto"
-        )
+def _changed(keys: Sequence[str]) -> ChangeSignal:
+    return ChangeSignal(keys=tuple(DirtyKey(key=key) for key in keys))
 
 
 def _live(pointer: LivePointer) -> View:

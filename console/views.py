@@ -46,6 +46,23 @@ class DocumentView(WireModel):
     outcomes: tuple[DocumentOutcome, ...] = ()  # of the last run that had one
 
 
+class Judgement(WireModel):
+    """A person's decision on the run that waits."""
+
+    approve: bool
+    actor: str = "api"
+    reason: str = ""
+    manifest_digest: str | None = None  # None: of the run as it is shown now
+
+
+class DocumentKeys(WireModel):
+    """Documents that a person wants something of."""
+
+    keys: tuple[DocKey, ...] = Field(min_length=1, max_length=1_000)
+    actor: str = "api"
+    reason: str = ""
+
+
 class ParkedMessage(WireModel):
     """A message that no decoder understands."""
 

@@ -17,6 +17,8 @@ DOCUMENT_BATCH: Final = "DocumentBatch"
 
 CHANGED: Final = "changed"  # signal of the coordinator
 RUN_FINISHED: Final = "run_finished"  # signal of the coordinator
+DECIDE: Final = "decide"  # update of a run that waits at its gate
+DECIDED: Final = "decided"  # signal of it, for whoever needs no answer
 BATCH_FINISHED: Final = "batch_finished"  # signal of a run
 COMMAND: Final = "command"  # update of the coordinator
 COLLECTED: Final = "collected"  # query of the coordinator
@@ -32,6 +34,7 @@ STAGE_BATCH: Final = {
 }
 CHECK_RUN: Final = "check_run"
 RESTAGE_RUN: Final = "restage_run"
+WAIT_RUN: Final = "wait_run"
 PROMOTE_RUN: Final = "promote_run"
 END_RUN: Final = "end_run"
 SPILL_KEYS: Final = "spill_keys"
@@ -229,6 +232,16 @@ class CheckRequest(WireModel):
 
     ticket: RunTicket
     listed: int | None = None
+    retryable: int = 0  # documents of the run that failed, and may succeed later
+
+
+class WaitRequest(WireModel):
+    """Say that a run waits for a person, and on what."""
+
+    ticket: RunTicket
+    report: CheckReport
+    counts: RunCounts
+    reason: str
 
 
 class PromoteRequest(WireModel):
@@ -255,6 +268,7 @@ class EndRequest(WireModel):
     state: RunState
     reason: str
     counts: RunCounts = Field(default_factory=RunCounts)
+    actor: str = "policy"  # of a rejection
 
 
 class RunReport(WireModel):
@@ -278,7 +292,7 @@ class ReportRequest(WireModel):
 class Command(WireModel):
     """Update `command` of the coordinator: what a person wants of a source."""
 
-    verb: str  # crawl, pause, resume, rollback, remove
+    verb: str  # crawl, pause, resume, rollback, empty, remove
     actor: str = "cli"
     reason: str = ""
     to_seq: int | None = None  # rollback only; None: the sequence before the live one

@@ -34,11 +34,22 @@ class CheckReport(WireModel):
     has_documents: bool = True  # at the run's sequence
     had_documents: bool = False  # at its base
     listed_documents: int | None = None  # what a full crawl saw; None if it was none
+    unacknowledged: int = 0  # documents whose failure nobody has accepted
+    examples: tuple[str, ...] = ()  # some of their keys
 
     @property
     def passed(self) -> bool:
         """Whether every check passed."""
         return all(check.passed for check in self.checks)
+
+
+class Verdict(WireModel):
+    """What a person says of a run that waits: update `decide` or signal `decided` of the run."""
+
+    approve: bool
+    manifest_digest: str  # of what was looked at; another one is refused
+    actor: str
+    reason: str = ""
 
 
 class GateDecision(WireModel):

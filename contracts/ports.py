@@ -20,6 +20,7 @@ from contracts.documents import (
     Vectors,
 )
 from contracts.events import ChangeSignal, DirtyKey
+from contracts.gate import Verdict
 from contracts.runs import (
     AuditEntry,
     DocumentOutcome,
@@ -247,7 +248,7 @@ class RunCatalog(Protocol):
         """Allocate the next sequence and a token, and make it the open run. The same `request`
         is answered with the same ticket while that run is open, and refused afterwards. Refused
         (with a sentence) while the source is removed, a run is unresolved, or a purge is due; and,
-        but for a removal, while it is paused or pinned."""
+        but for a removal or emptying, while it is paused or pinned."""
 
     async def update_run(
         self,
@@ -255,9 +256,10 @@ class RunCatalog(Protocol):
         state: RunState | None,
         counts: RunCounts | None = None,
         reason: str | None = None,
+        manifest_digest: str | None = None,
     ) -> None:
-        """Say where the run is (None: where it was), and why it waits, if it does; `Fenced` if
-        the ticket is no longer the open one."""
+        """Say where the run is (None: where it was), why it waits and on what, if it does;
+        `Fenced` if the ticket is no longer the open one."""
 
     async def end_run(
         self, ticket: RunTicket, state: RunState, reason: str, counts: RunCounts, now: datetime
@@ -343,8 +345,33 @@ class RetirementCatalog(Protocol):
         """The stores hold nothing closed at or before the sequence: delete the rows."""
 
 
+class FailureCatalog(Protocol):
+    """Failures for good: not tried again until the document, or what works on it, changes."""
+
+    async def known_failures(
+        self, source_id: str, doc_keys: Collection[str] | None = None
+    ) -> dict[str, KnownFailure]:
+        """Failures for good, by key; those of the whole source if no keys are named."""
+
+    async def forget_failures(self, source_id: str, doc_keys: Collection[str]) -> None:
+        """The documents are gone from their source, and nothing of them is served: how their last
+        attempt failed is of no use to anybody."""
+
+    async def retry(self, source_id: str, doc_keys: Collection[str]) -> None:
+        """A person wants them tried again as they are; they stay listed until they succeed."""
+
+    async def acknowledge(
+        self, source_id: str, doc_keys: Collection[str], actor: str, reason: str, now: datetime
+    ) -> list[str]:
+        """A person accepts that they fail as they are. Answers those that do fail for good; each
+        is in the audit trail."""
+
+    async def unacknowledged(self, source_id: str, examples: int) -> tuple[int, list[str]]:
+        """How many failures nobody has accepted, and some of their keys."""
+
+
 class OutcomeCatalog(Protocol):
-    """Outcomes by document and stage, pins, and failures for good."""
+    """Outcomes by document and stage, and pins."""
 
     async def record(
         self, ticket: RunTicket, outcomes: Sequence[DocumentOutcome], now: datetime
@@ -359,15 +386,6 @@ class OutcomeCatalog(Protocol):
 
     async def pin(self, ticket: RunTicket, doc_key: str, source_version: str) -> str:
         """Put-if-absent: the version of the document that this run uses."""
-
-    async def known_failures(
-        self, source_id: str, doc_keys: Collection[str] | None = None
-    ) -> dict[str, KnownFailure]:
-        """Failures for good, by key; those of the whole source if no keys are named."""
-
-    async def forget_failures(self, source_id: str, doc_keys: Collection[str]) -> None:
-        """The documents are gone from their source, and nothing of them is served: how their last
-        attempt failed is of no use to anybody."""
 
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
@@ -436,6 +454,7 @@ class Catalog(
     DocumentCatalog,
     StagingCatalog,
     RetirementCatalog,
+    FailureCatalog,
     OutcomeCatalog,
     ReaderCatalog,
     VectorCache,
@@ -455,8 +474,8 @@ class Catalog(
 # --- Orchestration --------------------------------------------------------------------------
 
 
-class Orchestrator(Protocol):
-    """What the bridge and the console ask of Temporal. Errors: `NotReachable`."""
+class Signals(Protocol):
+    """What bridge and activities ask of Temporal. Errors: `NotReachable`."""
 
     async def signal_changed(self, source_id: str, signal: ChangeSignal) -> None:
         """Signal-with-start of the source's coordinator; returns when it was accepted."""
@@ -464,14 +483,25 @@ class Orchestrator(Protocol):
     async def report_run(self, source_id: str, report: RunReport) -> None:
         """Signal-with-start of the source's coordinator with a run's end."""
 
+    async def is_running(self, workflow_id: str) -> bool:
+        """Whether an execution of that id is open."""
+
+
+class Operations(Protocol):
+    """What a person's desk asks of Temporal. Errors: `NotReachable`."""
+
     async def command(self, source_id: str, command: Command) -> CommandResult:
         """Update-with-start of the source's coordinator."""
+
+    async def decide(self, source_id: str, seq: int, verdict: Verdict) -> CommandResult:
+        """Update of the run that waits; returns what became of it."""
 
     async def collected(self, source_id: str) -> int:
         """Changed keys that the source's coordinator holds for its next run; 0 without one."""
 
-    async def is_running(self, workflow_id: str) -> bool:
-        """Whether an execution of that id is open."""
+
+class Orchestrator(Signals, Operations, Protocol):
+    """Temporal."""
 
 
 # --- Bridge ---------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ class RunState(StrEnum):
 
 
 REMOVAL = "remove"  # cause of the last run of a source, which deletes every document
+EMPTYING = "empty"  # cause of a run that deletes every document because a person said so
 
 FINAL_STATES = frozenset(
     {
@@ -161,6 +162,7 @@ class KnownFailure(WireModel):
     error: str
     message: str
     seq: int
+    acknowledged_by: str | None = None  # who accepts that this version fails
 
 
 class DocumentStatus(WireModel):
@@ -178,6 +180,7 @@ class DocumentStatus(WireModel):
     message: str | None = None
     retryable: bool = False
     pending: bool = False
+    acknowledged_by: str | None = None  # who accepts that it fails
 
 
 class AuditEntry(WireModel):

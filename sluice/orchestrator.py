@@ -24,14 +24,16 @@ from contracts.activities import (
     COLLECTED,
     COMMAND,
     COORDINATOR,
+    DECIDE,
     RUN_FINISHED,
     Command,
     CommandResult,
     CoordinatorState,
     RunReport,
 )
-from contracts.errors import ConfigurationError, NotReachable, SluiceError
+from contracts.errors import ConfigurationError, NotReachable, RunError, SluiceError
 from contracts.events import ChangeSignal
+from contracts.gate import Verdict
 from contracts.wire import WireModel
 
 SIGNAL_TIMEOUT = timedelta(seconds=10)  # of one signal-with-start, the SDK's retries included
@@ -102,6 +104,22 @@ class TemporalOrchestrator:
                 )
             except WorkflowUpdateFailedError as error:
                 raise _refusal(source_id, error) from error
+        return result
+
+    async def decide(self, source_id: str, seq: int, verdict: Verdict) -> CommandResult:
+        """Update of the run's workflow; returns what became of the run."""
+        handle = self._client.get_workflow_handle(ids.run_workflow_id(source_id, seq))
+        async with _translated("the decision"):
+            try:
+                result: CommandResult = await handle.execute_update(
+                    DECIDE, verdict, result_type=CommandResult, rpc_timeout=COMMAND_TIMEOUT
+                )
+            except WorkflowUpdateFailedError as error:
+                raise _refusal(source_id, error) from error
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    raise RunError(f"run {seq} of {source_id} has ended") from error
+                raise
         return result
 
     async def collected(self, source_id: str) -> int:

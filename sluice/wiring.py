@@ -18,6 +18,7 @@ from console.views import Figure, ParkedMessage
 from contracts.activities import Command, CommandResult, RunReport
 from contracts.errors import NotReachable
 from contracts.events import ChangeSignal
+from contracts.gate import Verdict
 from contracts.ports import Catalog, Embedder, ObjectStore, Orchestrator, Source
 from contracts.sources import SourceConfig
 from documents.embedders import open_embedder
@@ -50,6 +51,10 @@ class _NoOrchestrator:
         raise _no_stack()
 
     async def command(self, source_id: str, command: Command) -> CommandResult:
+        """Refuse."""
+        raise _no_stack()
+
+    async def decide(self, source_id: str, seq: int, verdict: Verdict) -> CommandResult:
         """Refuse."""
         raise _no_stack()
 

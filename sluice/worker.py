@@ -44,6 +44,7 @@ def activities_by_queue(ports: Ports) -> dict[str, list[Activity]]:
         queues.WORKFLOWS: [
             planning.spill_keys,
             planning.batch_list,
+            promotion.wait_run,
             promotion.promote_run,
             status.open_run,
             status.source_state,

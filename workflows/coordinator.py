@@ -50,9 +50,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows import calls
     from workflows.agenda import Agenda
 
-VERBS = frozenset({"crawl", "pause", "resume", "rollback", "remove"})
+VERBS = frozenset({"crawl", "pause", "resume", "rollback", "empty", "remove"})
 
 RECONCILE_EVERY = 60.0  # seconds without news of a run before the server is asked
+LONGEST_SILENCE = 900.0  # seconds that the double of it grows to: a run may wait for days
 LOOK_AGAIN = 60.0  # seconds before a source that can't run is looked at again
 IDLE_BEFORE_END = 86_400.0  # seconds; the next event starts a new execution
 STOP_WAIT = timedelta(minutes=2)  # for a cancelled run to end
@@ -90,6 +91,7 @@ class SourceCoordinator:
         self._looked = False
         self._run: RunTicket | None = None
         self._run_news_at = 0.0
+        self._silence = RECONCILE_EVERY  # seconds until the server is asked for the run again
         self._orders: deque[_Ordered] = deque()
         self._active_at = 0.0
         self._held_until = 0.0
@@ -230,6 +232,7 @@ class SourceCoordinator:
         if ticket is None:
             return
         self._run_news_at = self._now()
+        self._silence = min(self._silence * 2, LONGEST_SILENCE)
         workflow_id = ids.run_workflow_id(ticket.source_id, ticket.seq)
         if workflow_id in await calls.running([workflow_id]):
             return
@@ -287,6 +290,7 @@ class SourceCoordinator:
         ticket = answer.ticket
         self._run = ticket
         self._run_news_at = self._active_at = self._now()
+        self._silence = RECONCILE_EVERY
         self._source = self._source.model_copy(update={"retry_at": None})
         try:
             child = await workflow.start_child_workflow(
@@ -355,7 +359,7 @@ class SourceCoordinator:
     def _reconcile_due(self) -> bool:
         if self._run is None or self._now() < self._held_until:
             return False
-        return self._now() >= self._run_news_at + RECONCILE_EVERY
+        return self._now() >= self._run_news_at + self._silence
 
     def _look_due(self) -> bool:
         return not self._looked and self._now() >= self._held_until
@@ -396,7 +400,7 @@ class SourceCoordinator:
         if not self._looked:
             times.append(self._held_until)
         if self._run is not None:
-            times.append(max(self._run_news_at + RECONCILE_EVERY, self._held_until))
+            times.append(max(self._run_news_at + self._silence, self._held_until))
         if self._source.sweep_at is not None:
             times.append(max(self._source.sweep_at, self._held_until))
         if self._agenda.recheck_at is not None:

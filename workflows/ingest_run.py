@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -16,6 +17,8 @@ with workflow.unsafe.imports_passed_through():
         BATCH_FINISHED,
         BATCH_LIST,
         CHECK_RUN,
+        DECIDE,
+        DECIDED,
         END_RUN,
         INGEST_RUN,
         PLAN_RUN,
@@ -23,10 +26,12 @@ with workflow.unsafe.imports_passed_through():
         REPORT_RUN,
         RESTAGE_RUN,
         RUN_FINISHED,
+        WAIT_RUN,
         BatchList,
         BatchListRequest,
         BatchReport,
         CheckRequest,
+        CommandResult,
         EndRequest,
         PlanReport,
         PlanRequest,
@@ -35,8 +40,9 @@ with workflow.unsafe.imports_passed_through():
         ReportRequest,
         RunInput,
         RunReport,
+        WaitRequest,
     )
-    from contracts.gate import CheckReport, Decision, GateDecision
+    from contracts.gate import CheckReport, Decision, GateDecision, Verdict
     from contracts.runs import BatchRef, RunCounts, RunState
     from workflows import calls, gate
     from workflows.stages import SMALL_DOCUMENTS, is_small, through_stages
@@ -48,10 +54,11 @@ CANCELLED_BY_FENCE = "a newer change of the source (a rollback, a removal) took 
 class _Ended(Exception):
     """The run ends unpromoted: carries the end to the one place that tells it."""
 
-    def __init__(self, state: RunState, reason: str) -> None:
+    def __init__(self, state: RunState, reason: str, actor: str = "policy") -> None:
         super().__init__(reason)
         self.state = state
         self.reason = reason
+        self.actor = actor
 
 
 @workflow.defn(name=INGEST_RUN, failure_exception_types=[Exception])
@@ -71,6 +78,9 @@ class IngestRun:
             next_batch=run.next_batch,
             in_flight=dict.fromkeys(run.in_flight, 0),
         )
+        self._awaited: str | None = None  # digest that a person has to decide on
+        self._verdict: Verdict | None = None
+        self._report_of_end: RunReport | None = None
 
     @workflow.signal(name=BATCH_FINISHED)
     def batch_finished(self, payload: RawValue) -> None:
@@ -82,20 +92,60 @@ class IngestRun:
             return
         self._window.take_report(report)
 
+    @workflow.update(name=DECIDE)
+    async def decide(self, verdict: Verdict) -> CommandResult:
+        """A person's decision on what waits; answers when it has been carried out."""
+        self._verdict = verdict
+        await workflow.wait_condition(lambda: self._report_of_end is not None)
+        return _carried_out(self._report_of_end)
+
+    @decide.validator
+    def _check_verdict(self, verdict: Verdict) -> None:
+        if refusal := self._refusal(verdict):
+            raise ValueError(refusal)
+
+    @workflow.signal(name=DECIDED)
+    def decided(self, payload: RawValue) -> None:
+        """The same for whoever needs no answer; what the validator would refuse is left out."""
+        try:
+            verdict = workflow.payload_converter().from_payload(payload.payload, Verdict)
+        except (ValidationError, ValueError, RuntimeError):
+            workflow.logger.warning("a verdict did not validate")
+            return
+        if refusal := self._refusal(verdict):
+            workflow.logger.warning("a verdict was refused: %s", refusal)
+            return
+        self._verdict = verdict
+
+    def _refusal(self, verdict: Verdict) -> str | None:
+        if self._awaited is None:
+            return f"run {self._ticket.seq} doesn't wait for a decision"
+        if self._verdict is not None:
+            return f"run {self._ticket.seq} has been decided"
+        if verdict.manifest_digest != self._awaited:
+            return (
+                f"run {self._ticket.seq} has the digest {self._awaited}, and "
+                f"{verdict.manifest_digest} was looked at: look at it again"
+            )
+        return None
+
     @workflow.run
     async def run(self, _run: RunInput) -> RunReport:
         """Go through the run; end it, tell the coordinator."""
         try:
             report = await self._go()
         except _Ended as end:
-            ending = self._end(end.state, end.reason)
+            ending = self._end(end.state, end.reason, end.actor)
         except (ActivityError, ChildWorkflowError) as error:
-            ending = self._end(*self._verdict(error))
+            ending = self._end(*self._meaning_of(error))
         except asyncio.CancelledError:
             ending = self._end(RunState.CANCELLED, "cancelled")
         else:
             ending = self._tell_coordinator(report)
-        return await _uncancelled(ending)
+        self._report_of_end = await _uncancelled(ending)
+        # Whoever decided waits for the answer.
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self._report_of_end
 
     # --- the way -------------------------------------------------------------------------------
 
@@ -107,10 +157,37 @@ class IngestRun:
             self._end_without_change(plan)
         report = await self._check(plan)
         decision = gate.decide(report, plan.gate)
+        if decision.decision is Decision.WAIT:
+            report, decision = await self._wait_for_verdict(plan, report)
         if decision.decision is not Decision.PROMOTE:
             state = RunState.FAILED if decision.failed_checks else RunState.REJECTED
-            raise _Ended(state, decision.reason)
+            raise _Ended(state, decision.reason, decision.actor)
         return await self._promote(plan, report, decision)
+
+    async def _wait_for_verdict(
+        self, plan: PlanReport, report: CheckReport
+    ) -> tuple[CheckReport, GateDecision]:
+        """Wait for a person, as long as the source allows; look again before the flip."""
+        bound = timedelta(seconds=plan.approval_timeout)
+        self._awaited = report.manifest_digest
+        until = (workflow.now() + bound).isoformat(timespec="minutes")
+        request = WaitRequest(
+            ticket=self._ticket,
+            report=report,
+            counts=self._window.counts,
+            reason=f"waits for a decision until {until}",
+        )
+        await calls.local(WAIT_RUN, request, RunReport)
+        try:
+            await workflow.wait_condition(lambda: self._verdict is not None, timeout=bound)
+        except TimeoutError:
+            return report, gate.overdue(plan.approval_timeout)
+        calls.raise_if_cancelled()
+        verdict = self._verdict
+        if verdict is None or not verdict.approve:
+            return report, gate.refused(verdict)
+        again = await self._check(plan)
+        return again, gate.approved(verdict, report, again)
 
     async def _make_plan(self) -> PlanReport:
         request = PlanRequest(ticket=self._ticket)
@@ -180,7 +257,9 @@ class IngestRun:
 
     async def _check(self, plan: PlanReport) -> CheckReport:
         """Compare the stores with the catalog; on a difference restage it once and look again."""
-        request = CheckRequest(ticket=self._ticket, listed=plan.listed)
+        request = CheckRequest(
+            ticket=self._ticket, listed=plan.listed, retryable=self._window.retryable
+        )
         here = self._is_here(plan)
         report = await calls.near(CHECK_RUN, request, CheckReport, here=here)
         if not report.passed:
@@ -227,7 +306,7 @@ class IngestRun:
             )
         raise _Ended(RunState.NO_CHANGE, "nothing differs from what is live")
 
-    def _verdict(self, error: BaseException) -> tuple[RunState, str]:
+    def _meaning_of(self, error: BaseException) -> tuple[RunState, str]:
         if workflow.cancellation_reason() is not None:
             return RunState.CANCELLED, "cancelled"
         name, message = calls.cause_of(error)
@@ -235,12 +314,16 @@ class IngestRun:
             return RunState.CANCELLED, CANCELLED_BY_FENCE
         return RunState.FAILED, f"{name}: {message}"
 
-    async def _end(self, state: RunState, reason: str) -> RunReport:
+    async def _end(self, state: RunState, reason: str, actor: str = "policy") -> RunReport:
         """Stop the batches, purge, give the keys back, tell the coordinator what came of it: a run
         whose flip was committed before it failed is promoted."""
         await self._stop_batches()
         request = EndRequest(
-            ticket=self._ticket, state=state, reason=reason, counts=self._window.counts
+            ticket=self._ticket,
+            state=state,
+            reason=reason,
+            counts=self._window.counts,
+            actor=actor,
         )
         ended = await calls.remote(END_RUN, request, RunReport, calls.LONG_TIMEOUT)
         return await self._tell_coordinator(self._report(ended.state, ended.reason, self._plan))
@@ -272,6 +355,18 @@ class IngestRun:
             request = ReportRequest(source_id=self._ticket.source_id, report=report)
             await calls.remote(REPORT_RUN, request, RunReport)
         return report
+
+
+def _carried_out(report: RunReport | None) -> CommandResult:
+    """What became of a run, as the answer to a verdict."""
+    if report is None:  # pragma: no cover - it is awaited
+        return CommandResult(ok=False, message="the run goes on")
+    done = {
+        RunState.PROMOTED: f"run {report.seq} is live",
+        RunState.REJECTED: f"run {report.seq} is rejected: its changes join the next run",
+    }
+    message = done.get(report.state, f"run {report.seq} ended as {report.state}: {report.reason}")
+    return CommandResult(ok=report.state in done, message=message, seq=report.seq)
 
 
 async def _uncancelled(ending: Coroutine[Any, Any, RunReport]) -> RunReport:

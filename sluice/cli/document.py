@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sluice.cli import output
+from sluice.cli.actor import actor
 from sluice.cli.desk import ask
-from sluice.cli.options import Json, Source
+from sluice.cli.options import Json, Reason, Source
 
 if TYPE_CHECKING:
     from console.desk import Desk
+    from console.views import DocumentKeys
     from contracts.runs import DocumentStatus
 
 app = typer.Typer(name="document", help="The documents of a source.", rich_markup_mode=None)
@@ -18,6 +20,7 @@ PAGE: Final = 1_000  # documents of one call
 
 Failed = Annotated[bool, typer.Option("--failed", help="Only those whose last attempt failed.")]
 Key = Annotated[str, typer.Argument(help="Its key, as `document list` shows it.")]
+Keys = Annotated[list[str], typer.Argument(help="Their keys, as `document list` shows them.")]
 
 
 @app.command("list")
@@ -66,6 +69,7 @@ def show(source: Source, key: Key, json_: Json = False) -> None:
             ("parser", live.parser if live else None),
             ("bytes", live.size if live else None),
             ("chunks", live.chunks if live else None),
+            ("failure accepted by", view.status.acknowledged_by if view.status else None),
             ("change pending", view.status.pending if view.status else None),
             ("last run", view.status.last_seq if view.status else None),
         )
@@ -87,6 +91,34 @@ def show(source: Source, key: Key, json_: Json = False) -> None:
         ),
         empty="no run has worked on it",
     )
+
+
+@app.command()
+def retry(source: Source, keys: Keys, reason: Reason = "", json_: Json = False) -> None:
+    """Have documents that failed tried again, though nothing has changed."""
+    wanted = _wanted(keys, reason)
+    count = ask(lambda desk: desk.retry(source, wanted))
+    if json_:
+        output.document({"retried": count})
+        return
+    output.say(f"{source}: {count} will be tried again with the next run")
+
+
+@app.command()
+def acknowledge(source: Source, keys: Keys, reason: Reason = "", json_: Json = False) -> None:
+    """Accept that documents fail as they are: a strict gate no longer minds them."""
+    wanted = _wanted(keys, reason)
+    count = ask(lambda desk: desk.acknowledge(source, wanted))
+    if json_:
+        output.document({"acknowledged": count})
+        return
+    output.say(f"{source}: {count} acknowledged, until a new version fails")
+
+
+def _wanted(keys: list[str], reason: str) -> "DocumentKeys":
+    from console.views import DocumentKeys  # noqa: PLC0415
+
+    return DocumentKeys(keys=tuple(keys), actor=actor(), reason=reason)
 
 
 async def _all(desk: "Desk", source: str, *, failed: bool) -> list["DocumentStatus"]:

@@ -1,12 +1,14 @@
 """`sluice run`: the attempts to move a source to a new state."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sluice.cli import output
+from sluice.cli.actor import actor
 from sluice.cli.desk import ask
-from sluice.cli.options import Json, Source
+from sluice.cli.options import Json, Reason, Source
 
 if TYPE_CHECKING:
     from console.desk import Desk
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
 app = typer.Typer(name="run", help="The runs of a source.", rich_markup_mode=None)
 
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")]
+POLL: Final = 0.3  # seconds between two looks of `watch`
+
+Waiting = Annotated[
+    int | None, typer.Argument(min=1, help="Its number; the one that waits if left out.")
+]
+Digest = Annotated[
+    str | None,
+    typer.Option(help="Digest of what was looked at; refused if the run has another by now."),
+]
 Seq = Annotated[int | None, typer.Argument(min=1, help="Its number; the newest if left out.")]
 
 
@@ -59,6 +70,7 @@ def show(source: Source, seq: Seq = None, json_: Json = False) -> None:
             ("state", run.state.value),
             ("cause", run.cause),
             ("reason", run.reason),
+            ("digest", run.manifest_digest),
             ("started from", run.base_seq),
             ("generation", run.generation),
             ("started at", run.started_at),
@@ -87,14 +99,92 @@ def show(source: Source, seq: Seq = None, json_: Json = False) -> None:
     )
 
 
+@app.command()
+def approve(
+    source: Source,
+    seq: Waiting = None,
+    digest: Digest = None,
+    reason: Reason = "",
+    json_: Json = False,
+) -> None:
+    """Let readers see what a run has staged: the flip follows."""
+    _decide(source, seq, digest, reason, approve=True, as_json=json_)
+
+
+@app.command()
+def reject(
+    source: Source,
+    seq: Waiting = None,
+    digest: Digest = None,
+    reason: Reason = "",
+    json_: Json = False,
+) -> None:
+    """Take back what a run has staged; its changes join the next run."""
+    _decide(source, seq, digest, reason, approve=False, as_json=json_)
+
+
+def _decide(
+    source: str, seq: int | None, digest: str | None, reason: str, *, approve: bool, as_json: bool
+) -> None:
+    from console.views import Judgement  # noqa: PLC0415
+
+    verdict = Judgement(approve=approve, actor=actor(), reason=reason, manifest_digest=digest)
+    result = ask(lambda desk: desk.decide(source, seq, verdict))
+    if as_json:
+        output.document(result)
+        return
+    output.say(f"{source}: {result.message}")
+
+
+@app.command()
+def watch(source: Source, seq: Seq = None, json_: Json = False) -> None:
+    """Tell what becomes of a run until it has ended; exit status 1 if it wasn't promoted."""
+    from contracts.runs import RunState  # noqa: PLC0415
+
+    ended = ask(lambda desk: _follow(desk, source, seq, as_json=json_))
+    if ended.state not in {RunState.PROMOTED, RunState.NO_CHANGE}:
+        raise typer.Exit(1)
+
+
+async def _follow(desk: "Desk", source: str, seq: int | None, *, as_json: bool) -> "RunRecord":
+    told: RunRecord | None = None
+    while True:
+        run = await _one(desk, source, seq)
+        seq = run.seq
+        if told is None or (run.state, run.reason) != (told.state, told.reason):
+            if as_json:
+                output.lines([run])
+            else:
+                output.say(_line(run))
+            output.flush()
+        if run.state.final:
+            return run
+        told = run
+        await asyncio.sleep(POLL)
+
+
+def _line(run: "RunRecord") -> str:
+    counts = run.counts
+    figures = ""
+    if run.state.final or run.state.value == "waiting":
+        figures = f": {counts.changed} changed, {counts.deleted} deleted, {counts.failed} failed"
+    why = f" ({run.reason})" if run.reason else ""
+    return f"run {run.seq} {run.state.value}{figures}{why}"
+
+
+async def _one(desk: "Desk", source: str, seq: int | None) -> "RunRecord":
+    from contracts.errors import UnknownRun  # noqa: PLC0415
+
+    if seq is not None:
+        return await desk.run(source, seq)
+    newest = await desk.runs(source, 1)
+    if not newest:
+        raise UnknownRun(f"{source} has had no run yet: `sluice source crawl {source}`")
+    return newest[0]
+
+
 async def _read(
     desk: "Desk", source: str, seq: int | None
 ) -> tuple["RunRecord", list["DocumentOutcome"]]:
-    from contracts.errors import UnknownRun  # noqa: PLC0415
-
-    if seq is None:
-        newest = await desk.runs(source, 1)
-        if not newest:
-            raise UnknownRun(f"{source} has had no run yet: `sluice source crawl {source}`")
-        return newest[0], await desk.outcomes(source, newest[0].seq)
-    return await desk.run(source, seq), await desk.outcomes(source, seq)
+    run = await _one(desk, source, seq)
+    return run, await desk.outcomes(source, run.seq)

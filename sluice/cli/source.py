@@ -186,6 +186,12 @@ def remove(source: Source, reason: Reason = "", json_: Json = False) -> None:
 
 
 @app.command()
+def empty(source: Source, reason: Reason = "", json_: Json = False) -> None:
+    """Serve nothing of a source that has been emptied on purpose; a rollback undoes it."""
+    _command(source, "empty", reason, as_json=json_)
+
+
+@app.command()
 def crawl(source: Source, reason: Reason = "", json_: Json = False) -> None:
     """Look at every document again; only what has changed is ingested."""
     _command(source, "crawl", reason, as_json=json_)

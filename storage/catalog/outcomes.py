@@ -1,15 +1,14 @@
-"""Outcomes by document and stage, pins, and failures for good."""
+"""Outcomes by document and stage, pins, and what a person is shown of each document."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, delete, select, union
+from sqlalchemy import and_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.runs import (
     DocumentOutcome,
     DocumentStatus,
-    KnownFailure,
     OutcomeStatus,
     RunTicket,
     Stage,
@@ -17,6 +16,7 @@ from contracts.runs import (
 from contracts.visibility import View
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
+from storage.catalog.failures import note_failures
 from storage.catalog.intervals import visible_row
 from storage.catalog.tickets import check_ticket
 
@@ -37,7 +37,7 @@ class Outcomes:
             for some in slices(dated, 100):
                 await self._upsert(connection, ticket, some)
                 await self._upsert_last(connection, ticket, some)
-            await self._note_failures(connection, ticket, dated)
+            await note_failures(self._database, connection, ticket, dated)
 
     async def _upsert(
         self, connection: AsyncConnection, ticket: RunTicket, outcomes: Sequence[DocumentOutcome]
@@ -87,40 +87,6 @@ class Outcomes:
             )
         )
 
-    async def _note_failures(
-        self, connection: AsyncConnection, ticket: RunTicket, outcomes: Sequence[DocumentOutcome]
-    ) -> None:
-        """A failure for good is known from now on; a success clears it."""
-        table = schema.known_failures
-        cleared = [o.doc_key for o in outcomes if o.status is not OutcomeStatus.FAILED]
-        for keys in slices(cleared):
-            await connection.execute(
-                delete(table).where(
-                    table.c.source_id == ticket.source_id, table.c.doc_key.in_(keys)
-                )
-            )
-        for outcome in outcomes:
-            if outcome.status is not OutcomeStatus.FAILED or outcome.retryable:
-                continue
-            if outcome.source_version is None:
-                continue
-            statement = self._database.insert(table).values(
-                source_id=ticket.source_id,
-                doc_key=outcome.doc_key,
-                source_version=outcome.source_version,
-                fingerprint=outcome.fingerprint or "",
-                error=outcome.error or "",
-                message=outcome.message or "",
-                seq=ticket.seq,
-            )
-            names = ("source_version", "fingerprint", "error", "message", "seq")
-            await connection.execute(
-                statement.on_conflict_do_update(
-                    index_elements=["source_id", "doc_key"],
-                    set_={name: statement.excluded[name] for name in names},
-                )
-            )
-
     async def outcomes(
         self, source_id: str, seq: int, stage: Stage | None = None, doc_keys: Collection[str] = ()
     ) -> list[DocumentOutcome]:
@@ -166,46 +132,13 @@ class Outcomes:
             )
         return pinned or source_version
 
-    async def known_failures(
-        self, source_id: str, doc_keys: Collection[str] | None = None
-    ) -> dict[str, KnownFailure]:
-        """Failures for good, by key."""
-        table = schema.known_failures
-        found: dict[str, KnownFailure] = {}
-        statement = select(table).where(table.c.source_id == source_id)
-        parts = [statement]
-        if doc_keys is not None:
-            parts = [statement.where(table.c.doc_key.in_(keys)) for keys in slices(list(doc_keys))]
-        async with self._database.read() as connection:
-            for part in parts:
-                for row in await connection.execute(part):
-                    found[row.doc_key] = KnownFailure(
-                        doc_key=row.doc_key,
-                        source_version=row.source_version,
-                        fingerprint=row.fingerprint,
-                        error=row.error,
-                        message=row.message,
-                        seq=row.seq,
-                    )
-        return found
-
-    async def forget_failures(self, source_id: str, doc_keys: Collection[str]) -> None:
-        """Drop what is known of failures of documents that are gone."""
-        async with self._database.write() as connection:
-            for table in (schema.known_failures, schema.last_outcomes):
-                for keys in slices(list(doc_keys)):
-                    await connection.execute(
-                        delete(table).where(
-                            table.c.source_id == source_id, table.c.doc_key.in_(keys)
-                        )
-                    )
-
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
     ) -> list[DocumentStatus]:
         """Documents that are served or that failed, ascending by key."""
         pointer, last = schema.live_pointers, schema.last_outcomes
         versions, pending = schema.document_versions, schema.pending
+        known = schema.known_failures
         async with self._database.read() as connection:
             row = (
                 await connection.execute(select(pointer).where(pointer.c.source_id == source_id))
@@ -232,6 +165,9 @@ class Outcomes:
                     pending,
                     and_(pending.c.doc_key == keys.c.doc_key, pending.c.source_id == source_id),
                 )
+                .outerjoin(
+                    known, and_(known.c.doc_key == keys.c.doc_key, known.c.source_id == source_id)
+                )
             )
             rows = await connection.execute(
                 select(
@@ -243,6 +179,7 @@ class Outcomes:
                     last.c.seq,
                     last.c.outcome,
                     pending.c.doc_key.label("pending_key"),
+                    known.c.acknowledged_by,
                 )
                 .select_from(joined)
                 .order_by(keys.c.doc_key)
@@ -259,6 +196,7 @@ def _status(
     seq: int | None,
     text: str | None,
     pending_key: str | None,
+    acknowledged_by: str | None,
 ) -> DocumentStatus:
     outcome = DocumentOutcome.model_validate_json(text) if text is not None else None
     return DocumentStatus(
@@ -274,4 +212,5 @@ def _status(
         message=outcome.message if outcome else None,
         retryable=outcome.retryable if outcome else False,
         pending=pending_key is not None,
+        acknowledged_by=acknowledged_by,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from storage.catalog.audit import Audit
 from storage.catalog.database import Database
 from storage.catalog.documents import Documents
+from storage.catalog.failures import Failures
 from storage.catalog.migrations import migrate
 from storage.catalog.outcomes import Outcomes
 from storage.catalog.pending import Pending
@@ -24,7 +25,17 @@ LONGEST_BACKOFF = 3_600.0  # seconds
 
 
 class SqlCatalog(
-    Sources, Pointers, Runs, Documents, Staging, Retirement, Outcomes, Readers, Vectors, Audit
+    Sources,
+    Pointers,
+    Runs,
+    Documents,
+    Staging,
+    Retirement,
+    Failures,
+    Outcomes,
+    Readers,
+    Vectors,
+    Audit,
 ):
     """The adapter of `contracts.ports.Catalog`."""
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from contracts.activities import OpenRunAnswer
 from contracts.errors import UnknownSource
 from contracts.ids import run_id
-from contracts.runs import REMOVAL, RunCounts, RunRecord, RunState, RunTicket
+from contracts.runs import EMPTYING, REMOVAL, RunCounts, RunRecord, RunState, RunTicket
 from storage.catalog import schema
 from storage.catalog.database import Database
 from storage.catalog.intervals import moment
@@ -110,12 +110,15 @@ class Runs:
         state: RunState | None,
         counts: RunCounts | None = None,
         reason: str | None = None,
+        manifest_digest: str | None = None,
     ) -> None:
-        """Say where the run is, and why it waits."""
+        """Say where the run is, why it waits and on what."""
         runs = schema.runs
         values: dict[str, str | None] = {"reason": reason}
         if state is not None:
             values["state"] = state.value
+        if manifest_digest is not None:
+            values["manifest_digest"] = manifest_digest
         if counts is not None:
             values["counts"] = counts.model_dump_json()
         async with self._database.write() as connection:
@@ -174,8 +177,8 @@ class Runs:
 def _refusal(row: Row[Any], cause: str) -> str | None:
     if row.removed:
         return "the source is removed"
-    if cause == REMOVAL:
-        return None  # the last run of a source may be one of a source that is held
+    if cause in {REMOVAL, EMPTYING}:
+        return None  # a person's own order goes past what holds the source
     if row.paused:
         return "the source is paused"
     if row.pinned:

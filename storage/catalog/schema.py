@@ -182,6 +182,7 @@ known_failures: Final = Table(
     Column("error", Text, nullable=False),
     Column("message", Text, nullable=False),
     Column("seq", BigInteger, nullable=False),
+    Column("acknowledged_by", Text),  # who accepts that this version fails
     PrimaryKeyConstraint("source_id", "doc_key"),
 )
 

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
+from console.views import (
+    AddedSource,
+    DocumentKeys,
+    DocumentView,
+    Judgement,
+    ParkedMessage,
+    SourceView,
+    StackStatus,
+)
 from contracts.activities import Command, CommandResult
 from contracts.documents import Located, PackAddress
 from contracts.errors import NotReachable, RollbackRefused, UnknownSource
@@ -40,6 +48,9 @@ class ScriptedDesk:
         self.added: list[SourceConfig] = []
         self.commands: list[Command] = []
         self.questions: list[SearchQuestion] = []
+        self.verdicts: list[tuple[int | None, Judgement]] = []
+        self.wanted: list[tuple[str, DocumentKeys]] = []
+        self.states = [RunState.PROMOTED]
 
     async def sources(self) -> list[SourceView]:
         return [view()]
@@ -71,10 +82,22 @@ class ScriptedDesk:
             run_id=f"docs.{seq}",
             generation=1,
             base_seq=seq - 1,
-            state=RunState.PROMOTED,
+            state=self.states.pop(0) if len(self.states) > 1 else self.states[0],
             cause="crawl",
             started_at=NOON,
         )
+
+    async def decide(self, source_id: str, seq: int | None, verdict: Judgement) -> CommandResult:
+        self.verdicts.append((seq, verdict))
+        return CommandResult(ok=True, message="run 4 is live", seq=4)
+
+    async def retry(self, source_id: str, request: DocumentKeys) -> int:
+        self.wanted.append(("retry", request))
+        return len(request.keys)
+
+    async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
+        self.wanted.append(("acknowledge", request))
+        return len(request.keys)
 
     async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
         return [
@@ -233,6 +256,39 @@ def test_a_known_source_changes_in_what_is_given(desk: ScriptedDesk) -> None:
     before = view().config
     options = {**before.options, "watch": "no"}
     assert desk.added == [before.model_copy(update={"max_delay": 9.0, "options": options})]
+
+
+@pytest.mark.parametrize(("verb", "approve"), [("approve", True), ("reject", False)])
+def test_a_verdict_arrives_whole(desk: ScriptedDesk, verb: str, approve: bool) -> None:
+    """Run, digest, reason and who decided reach the desk."""
+    assert run_command(("run", verb, "docs", "4", "--digest", "d", "--reason", "seen")) == 0
+    assert run_command(("run", verb, "docs")) == 0
+    [(seq, named), (newest, plain)] = desk.verdicts
+    assert (seq, newest) == (4, None)
+    assert (named.approve, named.manifest_digest, named.reason) == (approve, "d", "seen")
+    assert (plain.approve, plain.manifest_digest) == (approve, None)
+    assert named.actor
+
+
+@pytest.mark.parametrize("verb", ["retry", "acknowledge"])
+def test_documents_are_named_by_key(desk: ScriptedDesk, verb: str) -> None:
+    """Several at once, with a reason."""
+    assert run_command(("document", verb, "docs", "a.md", "b.md", "--reason", "why")) == 0
+    [(asked, request)] = desk.wanted
+    assert (asked, request.keys, request.reason) == (verb, ("a.md", "b.md"), "why")
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(RunState.PROMOTED, 0), (RunState.NO_CHANGE, 0), (RunState.REJECTED, 1)]
+)
+def test_a_run_is_watched_to_its_end(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str], end: RunState, status: int
+) -> None:
+    """Each state is told once, and the exit status says whether readers have it."""
+    desk.states = [RunState.WORKING, RunState.WORKING, RunState.WAITING, end]
+    assert run_command(("run", "watch", "docs")) == status
+    told = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["run 4 working", "run 4 waiting", f"run 4 {end.value}"]
 
 
 def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from contracts.runs import (
     Stage,
 )
 from contracts.search import SearchAnswer, SearchQuestion
-from contracts.sources import GatePolicy, SourceConfig, SourceRecord
+from contracts.sources import SourceConfig, SourceRecord
 from contracts.visibility import LivePointer, View
 
 KEY = "a key"
@@ -291,15 +291,6 @@ async def test_what_a_held_source_collects_is_counted(how: str, flag: str) -> No
         assert (await opened.show("docs")).pending == 2
         books.records["docs"] = books.records["docs"].model_copy(update={flag: True})
         assert (await opened.show("docs")).pending == 7
-
-
-@both_ways
-@pytest.mark.parametrize("gate", [GatePolicy.MANUAL, GatePolicy.STRICT])
-async def test_a_gate_that_nobody_can_pass_is_refused(how: str, gate: GatePolicy) -> None:
-    """Without approvals every run of such a source would end rejected."""
-    async with desk(how, services(Coordinators())) as opened:
-        with pytest.raises(ConfigurationError, match="use auto"):
-            await opened.add(config().model_copy(update={"gate": gate}), "ann")
 
 
 async def test_without_a_stack_a_source_is_stored_and_waits() -> None:

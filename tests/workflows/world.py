@@ -18,6 +18,7 @@ from contracts.events import ChangeSignal, DirtyKey
 from contracts.runs import RunRecord, RunState
 from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig
+from contracts.visibility import View
 from documents.embedders.hashing import HashingEmbedder
 from documents.parsers.sandbox import InProcessParser
 from indexers.memory import MemoryStore
@@ -85,6 +86,15 @@ class World:
     async def command(self, verb: str, **arguments: int) -> CommandResult:
         command = Command.model_validate({"verb": verb, "actor": "test", **arguments})
         return await self.orchestrator.command(self.source_id, command)
+
+    async def configure(self, **changed: object) -> None:
+        """Change the source's settings."""
+        config = (await self.catalog.source(self.source_id)).config
+        changed_config = SourceConfig.model_validate(config.model_dump() | changed)
+        await self.catalog.put_source(changed_config, "test")
+
+    def view(self, seq: int) -> View:
+        return View(source_id=self.source_id, generation=1, seq=seq)
 
     async def live(self) -> int:
         return (await self.catalog.pointers([self.source_id]))[self.source_id].seq
