@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from activities.ports import Ports
 from activities.references import get_list
+from activities.together import Together
 from contracts import bitmap
 from contracts.activities import StageReport, StageRequest
 from contracts.errors import EmbeddingUnavailable, SluiceError
@@ -32,6 +33,11 @@ class BatchWork:
     places: dict[str, int]  # in the batch, by key, of all that this attempt is about
     outcomes: dict[str, DocumentOutcome] = field(default_factory=dict)
     retry_after: float | None = None
+
+    def __post_init__(self) -> None:
+        """Documents that are done at once are recorded, and pinned, together."""
+        self._recording: Together[DocumentOutcome, None] = Together(self._record_some)
+        self._pinning: Together[tuple[str, str], str] = Together(self._pin_some)
 
     @classmethod
     async def load(cls, ports: Ports, stage: Stage, request: StageRequest) -> "BatchWork":
@@ -79,6 +85,22 @@ class BatchWork:
             return
         await self.ports.catalog.record(self.ticket, outcomes, self.ports.now())
         self.outcomes.update({outcome.doc_key: outcome for outcome in outcomes})
+
+    async def record_one(self, outcome: DocumentOutcome) -> None:
+        """Make an outcome durable, with others that come meanwhile."""
+        await self._recording.add(outcome)
+
+    async def pin(self, doc_key: str, source_version: str) -> str:
+        """The version of the document that this run stays with: that of its first fetch."""
+        return await self._pinning.add((doc_key, source_version))
+
+    async def _record_some(self, outcomes: Sequence[DocumentOutcome]) -> Sequence[None]:
+        await self.record(outcomes)
+        return [None] * len(outcomes)
+
+    async def _pin_some(self, fetched: Sequence[tuple[str, str]]) -> Sequence[str]:
+        pinned = await self.ports.catalog.pin(self.ticket, dict(fetched))
+        return [pinned[key] for key, _ in fetched]
 
     def failure(self, doc_key: str, error: SluiceError, **known: str | None) -> DocumentOutcome:
         """The outcome of a document that failed here."""

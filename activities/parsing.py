@@ -127,7 +127,7 @@ class _DocumentParsing:
         if outcome.error is not None:
             log.warning("document failed", error=outcome.error, message=outcome.message)
         seconds = round(time.monotonic() - started, 3)
-        await self._work.record([outcome.model_copy(update={"seconds": seconds})])
+        await self._work.record_one(outcome.model_copy(update={"seconds": seconds}))
 
     async def _bring(self, path: Path) -> DocumentOutcome:
         document = await self._fetch(path)
@@ -153,8 +153,7 @@ class _DocumentParsing:
                 f"{self._entry.doc_key} was deleted while the run was on its way; "
                 "the next run removes it"
             ) from error
-        catalog, ticket = self._ports.catalog, self._work.ticket
-        pinned = await catalog.pin(ticket, document.doc_key, document.source_version)
+        pinned = await self._work.pin(document.doc_key, document.source_version)
         if pinned == document.source_version:
             return document
         return await self._get(path, pinned)

@@ -384,7 +384,7 @@ class OutcomeCatalog(Protocol):
     ) -> list[DocumentOutcome]:
         """Outcomes of a run, by document and stage; all documents if no keys are given."""
 
-    async def pin(self, ticket: RunTicket, doc_key: str, source_version: str) -> str:
+    async def pin(self, ticket: RunTicket, versions: Mapping[str, str]) -> dict[str, str]:
         """Put-if-absent: the version of the document that this run uses."""
 
     async def statuses(

@@ -88,6 +88,18 @@ class Database:
             return sqlite.insert(table)
         return postgresql.insert(table)
 
+    def upsert(self, table: Table, key: Sequence[str], replaced: Sequence[str]) -> Insert:
+        """An insert that replaces some columns where the key is there.
+
+        To be executed with a list of rows: rows within the statement would have it compiled anew
+        for each number of them.
+        """
+        statement = self.insert(table)
+        return statement.on_conflict_do_update(
+            index_elements=list(key),
+            set_={name: statement.excluded[name] for name in replaced},
+        )
+
     async def close(self) -> None:
         """Close every connection."""
         await self.engine.dispose()

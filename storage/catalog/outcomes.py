@@ -1,6 +1,6 @@
 """Outcomes by document and stage, pins, and what a person is shown of each document."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import and_, select, union
@@ -34,57 +34,53 @@ class Outcomes:
         dated = [outcome.model_copy(update={"at": now}) for outcome in outcomes]
         async with self._database.write() as connection:
             await check_ticket(connection, ticket)
-            for some in slices(dated, 100):
-                await self._upsert(connection, ticket, some)
-                await self._upsert_last(connection, ticket, some)
+            if dated:
+                await self._upsert(connection, ticket, dated)
+                await self._upsert_last(connection, ticket, dated)
             await note_failures(self._database, connection, ticket, dated)
 
     async def _upsert(
         self, connection: AsyncConnection, ticket: RunTicket, outcomes: Sequence[DocumentOutcome]
     ) -> None:
-        statement = self._database.insert(schema.outcomes).values(
-            [
-                {
-                    "source_id": ticket.source_id,
-                    "seq": ticket.seq,
-                    "doc_key": outcome.doc_key,
-                    "stage": outcome.stage.value,
-                    "status": outcome.status.value,
-                    "retryable": outcome.retryable,
-                    "outcome": outcome.model_dump_json(),
-                }
-                for outcome in outcomes
-            ]
-        )
+        rows = [
+            {
+                "source_id": ticket.source_id,
+                "seq": ticket.seq,
+                "doc_key": outcome.doc_key,
+                "stage": outcome.stage.value,
+                "status": outcome.status.value,
+                "retryable": outcome.retryable,
+                "outcome": outcome.model_dump_json(),
+            }
+            for outcome in outcomes
+        ]
         await connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["source_id", "seq", "doc_key", "stage"],
-                set_={
-                    name: statement.excluded[name] for name in ("status", "retryable", "outcome")
-                },
-            )
+            self._database.upsert(
+                schema.outcomes,
+                ("source_id", "seq", "doc_key", "stage"),
+                ("status", "retryable", "outcome"),
+            ),
+            rows,
         )
 
     async def _upsert_last(
         self, connection: AsyncConnection, ticket: RunTicket, outcomes: Sequence[DocumentOutcome]
     ) -> None:
-        statement = self._database.insert(schema.last_outcomes).values(
-            [
-                {
-                    "source_id": ticket.source_id,
-                    "doc_key": outcome.doc_key,
-                    "seq": ticket.seq,
-                    "status": outcome.status.value,
-                    "outcome": outcome.model_dump_json(),
-                }
-                for outcome in outcomes
-            ]
-        )
+        rows = [
+            {
+                "source_id": ticket.source_id,
+                "doc_key": outcome.doc_key,
+                "seq": ticket.seq,
+                "status": outcome.status.value,
+                "outcome": outcome.model_dump_json(),
+            }
+            for outcome in outcomes
+        ]
         await connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["source_id", "doc_key"],
-                set_={name: statement.excluded[name] for name in ("seq", "status", "outcome")},
-            )
+            self._database.upsert(
+                schema.last_outcomes, ("source_id", "doc_key"), ("seq", "status", "outcome")
+            ),
+            rows,
         )
 
     async def outcomes(
@@ -111,26 +107,32 @@ class Outcomes:
                 found.extend(DocumentOutcome.model_validate_json(text) for text in texts)
         return found
 
-    async def pin(self, ticket: RunTicket, doc_key: str, source_version: str) -> str:
-        """Put-if-absent; answers the version that stays."""
+    async def pin(self, ticket: RunTicket, versions: Mapping[str, str]) -> dict[str, str]:
+        """Put-if-absent; answers the versions that stay."""
         table = schema.pins
-        statement = self._database.insert(table).values(
-            source_id=ticket.source_id,
-            seq=ticket.seq,
-            doc_key=doc_key,
-            source_version=source_version,
-        )
+        rows = [
+            {
+                "source_id": ticket.source_id,
+                "seq": ticket.seq,
+                "doc_key": key,
+                "source_version": version,
+            }
+            for key, version in versions.items()
+        ]
+        pinned = dict(versions)
         async with self._database.write() as connection:
             await check_ticket(connection, ticket)
-            await connection.execute(statement.on_conflict_do_nothing())
-            pinned = await connection.scalar(
-                select(table.c.source_version).where(
-                    table.c.source_id == ticket.source_id,
-                    table.c.seq == ticket.seq,
-                    table.c.doc_key == doc_key,
+            await connection.execute(self._database.insert(table).on_conflict_do_nothing(), rows)
+            for keys in slices(list(versions)):
+                found = await connection.execute(
+                    select(table.c.doc_key, table.c.source_version).where(
+                        table.c.source_id == ticket.source_id,
+                        table.c.seq == ticket.seq,
+                        table.c.doc_key.in_(keys),
+                    )
                 )
-            )
-        return pinned or source_version
+                pinned.update({row.doc_key: row.source_version for row in found})
+        return pinned
 
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000

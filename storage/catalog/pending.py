@@ -44,24 +44,19 @@ class Pending:
                 "taken_by": ticket.seq,
                 "starts_run": False,
                 "attempts": 0,
+                "not_before": None,
             }
             for key in [*keys, *everything]
         }
         async with self._database.write() as connection:
             await check_ticket(connection, ticket)
-            for some in slices(list(rows.values()), 100):
-                statement = self._database.insert(table).values(list(some))
-                await connection.execute(
-                    statement.on_conflict_do_update(
-                        index_elements=["source_id", "doc_key"],
-                        set_={
-                            "taken_by": ticket.seq,
-                            "hinted_at": statement.excluded.hinted_at,
-                            "recheck": statement.excluded.recheck,
-                            "not_before": None,
-                        },
-                    )
+            if rows:
+                taking = self._database.upsert(
+                    table,
+                    ("source_id", "doc_key"),
+                    ("taken_by", "hinted_at", "recheck", "not_before"),
                 )
+                await connection.execute(taking, list(rows.values()))
             await connection.execute(
                 update(table)
                 .where(
@@ -109,20 +104,19 @@ class Pending:
             keys = list(await connection.scalars(_retryable(ticket)))
             for some in slices(keys, 100):
                 # A crawl took no key of its own for them.
-                statement = self._database.insert(table).values(
-                    [
-                        {
-                            "source_id": ticket.source_id,
-                            "doc_key": key,
-                            "recheck": False,
-                            "taken_by": ticket.seq,
-                            "starts_run": False,
-                            "attempts": 0,
-                        }
-                        for key in some
-                    ]
-                )
-                await connection.execute(statement.on_conflict_do_nothing())
+                rows = [
+                    {
+                        "source_id": ticket.source_id,
+                        "doc_key": key,
+                        "recheck": False,
+                        "taken_by": ticket.seq,
+                        "starts_run": False,
+                        "attempts": 0,
+                    }
+                    for key in some
+                ]
+                statement = self._database.insert(table).on_conflict_do_nothing()
+                await connection.execute(statement, rows)
                 await connection.execute(
                     update(table)
                     .where(mine, table.c.doc_key.in_(some))

@@ -37,7 +37,8 @@ class Vectors:
             {"space": space.name, "text_hash": name, "vector": vector.astype("<f4").tobytes()}
             for name, vector in vectors.items()
         ]
+        if not rows:
+            return
+        statement = self._database.insert(schema.vectors).on_conflict_do_nothing()
         async with self._database.write() as connection:
-            for some in slices(rows, 100):
-                statement = self._database.insert(schema.vectors).values(list(some))
-                await connection.execute(statement.on_conflict_do_nothing())
+            await connection.execute(statement, rows)

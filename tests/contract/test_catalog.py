@@ -180,7 +180,7 @@ async def test_promotion_is_refused_to_whoever_was_fenced(url: str) -> None:
         with pytest.raises(Fenced):
             await catalog.update_run(ticket, RunState.WORKING)
         with pytest.raises(Fenced):
-            await catalog.pin(ticket, "a", "v")
+            await catalog.pin(ticket, {"a": "v"})
 
 
 async def test_promoting_twice_is_promoting_once(url: str) -> None:
@@ -341,8 +341,8 @@ async def test_the_first_version_of_a_document_in_a_run_is_pinned(url: str) -> N
     """A later attempt is told the version of the first."""
     async with opened(url) as catalog:
         ticket = await ticket_of(catalog, "1")
-        assert await catalog.pin(ticket, "a", "v1") == "v1"
-        assert await catalog.pin(ticket, "a", "v2") == "v1"
+        assert await catalog.pin(ticket, {"a": "v1", "b": "v1"}) == {"a": "v1", "b": "v1"}
+        assert await catalog.pin(ticket, {"c": "v2", "a": "v2"}) == {"a": "v1", "c": "v2"}
 
 
 async def test_vectors_are_kept_by_space(url: str) -> None:
@@ -405,7 +405,7 @@ async def test_every_write_of_an_old_ticket_is_fenced(url: str) -> None:
             catalog.stage(ticket, [document("a", "a3")]),
             catalog.settle(ticket, reopening),
             catalog.record(ticket, [done], NOW),
-            catalog.pin(ticket, "a", "v"),
+            catalog.pin(ticket, {"a": "v"}),
             catalog.update_run(ticket, RunState.WORKING),
             catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=True),
         ):
@@ -423,7 +423,7 @@ async def test_every_step_twice_is_every_step_once(url: str) -> None:
         delta = await catalog.stage(ticket, staged)
         steps: tuple[Callable[[], Awaitable[object]], ...] = (
             lambda: catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=True),
-            lambda: catalog.pin(ticket, "a", "v"),
+            lambda: catalog.pin(ticket, {"a": "v"}),
             lambda: catalog.stage(ticket, staged),
             lambda: catalog.settle(ticket, delta),
             lambda: catalog.record(ticket, [failure("c", retryable=False)], NOW),

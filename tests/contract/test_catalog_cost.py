@@ -108,7 +108,7 @@ async def steps_of_a_change(catalog: SqlCatalog, steps: Steps) -> dict[str, int]
         "known_failures": lambda: catalog.known_failures("s", [key]),
         "update_run": lambda: catalog.update_run(ticket, RunState.WORKING),
         "outcomes": lambda: catalog.outcomes("s", ticket.seq, None, [key]),
-        "pin": lambda: catalog.pin(ticket, key, "v2"),
+        "pin": lambda: catalog.pin(ticket, {key: "v2"}),
         "observe": lambda: catalog.observe(base, {key: "v"}),
         "record": lambda: catalog.record(ticket, [outcome(key, Stage.PARSE)], NOW),
         "open_chunk_keys": lambda: catalog.open_chunk_keys(ticket, [key]),

@@ -182,7 +182,7 @@ async def opened(catalog: SqlCatalog, request: str) -> RunTicket:
     assert ticket is not None
     await catalog.pending_keys.take(ticket, [DirtyKey(key="a")], NOW, crawl=True)
     await catalog.update_run(ticket, RunState.WORKING, RunCounts())
-    await catalog.pin(ticket, "a", "v")
+    await catalog.pin(ticket, {"a": "v"})
     await catalog.open_chunk_keys(ticket, ["a"])
     outcomes = [
         DocumentOutcome(doc_key=key, stage=Stage.PARSE, status=status, source_version="v")
