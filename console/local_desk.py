@@ -1,5 +1,6 @@
 """The desk on ports: it serves the API of a stack, and the command line where no stack runs."""
 
+import asyncio
 from collections.abc import Sequence
 
 from console.problems import error_class
@@ -18,6 +19,7 @@ from contracts.errors import (
     ConfigurationError,
     NotReachable,
     RunError,
+    SourceUnavailable,
     UnknownDocument,
     UnknownRun,
     UnknownSource,
@@ -64,7 +66,13 @@ class LocalDesk:
         await self._refuse_another_place(valid)
         source = kind.open(valid)
         try:
-            await source.check()
+            async with asyncio.timeout(self._services.check_bound):
+                await source.check()
+        except TimeoutError as error:
+            raise SourceUnavailable(
+                f"{valid.container} didn't answer within {self._services.check_bound:g} s: see "
+                "whether it is there, and whether the address is right"
+            ) from error
         finally:
             await source.close()
         await self._catalog.put_source(valid, actor)

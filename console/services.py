@@ -46,4 +46,5 @@ class Services:
     parked: Callable[[], Awaitable[list[ParkedMessage]]] = _nothing_parked
     bridge_status: Callable[[], Mapping[str, Figure]] = _no_bridge
     versions: Mapping[str, str] = field(default_factory=dict)
+    check_bound: float = 20.0  # seconds for a new source's place to answer
     now: Callable[[], datetime] = _utc_now

@@ -9,6 +9,7 @@ from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Final, Self
 
+import structlog
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -19,6 +20,9 @@ from sluice.state import StateFolder
 
 START_BOUND: Final = 30.0  # seconds until the server must answer
 POLL: Final = 0.1  # seconds
+RESTARTS: Final = 5  # of a server that ends by itself, before somebody has to look
+log = structlog.get_logger(__name__)
+
 HOST: Final = "127.0.0.1"
 ROLE: Final = "temporal"
 
@@ -95,6 +99,28 @@ class TemporalServer:
         if self._process is None:
             return 0
         return await self._process.wait()
+
+    async def keep_alive(self) -> None:
+        """Start the server again whenever it ends by itself: its database and its clients go on
+        where they were. Cancel it before `stop`.
+
+        Raises:
+            NotReachable: it didn't start again, or ends again and again.
+        """
+        for _ in range(RESTARTS):
+            if self._process is None:
+                return
+            status = await self.wait()
+            log.error("Temporal's development server ended and is started again", status=status)
+            await self._restart()
+        raise NotReachable(self._failure(f"ended {RESTARTS} times"))
+
+    async def _restart(self) -> None:
+        port = self._port
+        async with asyncio.timeout(START_BOUND):
+            await self._start()
+        if self._port != port:
+            raise NotReachable(f"the port {port} of Temporal's server was taken meanwhile")
 
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL for a server that doesn't obey."""

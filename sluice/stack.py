@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 import uvicorn
@@ -27,6 +28,7 @@ from sluice.worker import serve
 
 log = structlog.get_logger(__name__)
 
+REQUEST_DRAIN = 5  # seconds for requests that the API is answering
 DRAIN = 15.0  # seconds for bridge and workers to finish what they have in hand
 
 
@@ -56,12 +58,12 @@ async def running_stack(
         for role in state.pids.end_leftovers():
             log.info("ended what an earlier stack left running", role=role)
         route_temporal_core()
-        async with _temporal(settings, state) as address:
+        failed = asyncio.Event()
+        async with _temporal(settings, state, failed) as address:
             client = await connect(address, settings.temporal_namespace)
             orchestrator = TemporalOrchestrator(client)
             async with open_wiring(settings, state, orchestrator, embedder=embedder) as wiring:
                 bridge = wiring.bridge()
-                failed = asyncio.Event()
                 app = create_app(wiring.services(bridge))
                 async with (
                     _background("workers", lambda stop: serve(client, wiring.ports, stop), failed),
@@ -107,12 +109,28 @@ async def _wake(catalog: Catalog, orchestrator: TemporalOrchestrator) -> None:
 
 
 @asynccontextmanager
-async def _temporal(settings: Settings, state: StateFolder) -> AsyncIterator[str]:
+async def _temporal(
+    settings: Settings, state: StateFolder, failed: asyncio.Event
+) -> AsyncIterator[str]:
     if settings.temporal_address is not None:
         yield settings.temporal_address
         return
-    async with TemporalServer(state, settings.temporal_namespace) as server:
+    async with (
+        TemporalServer(state, settings.temporal_namespace) as server,
+        _background("Temporal's server", partial(_keep_alive, server), failed),
+    ):
         yield server.address
+
+
+async def _keep_alive(server: TemporalServer, stop: asyncio.Event) -> None:
+    keeping = asyncio.create_task(server.keep_alive())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({keeping, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if keeping.done():
+        await keeping
+        return
+    keeping.cancel()
 
 
 async def _run_bridge(bridge: Bridge, stop: asyncio.Event) -> None:
@@ -177,7 +195,14 @@ async def _api(app: FastAPI, settings: Settings) -> AsyncIterator[str]:
         ) from error
     host, port = listener.getsockname()[:2]
     server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=REQUEST_DRAIN,
+        )
     )
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:

@@ -159,15 +159,16 @@ async def open_wiring(
         stack.push_async_callback(vectors.close)
         keywords = FtsKeywordStore(state.keywords.parent)
         stack.push_async_callback(keywords.close)
+        _empty(state.scratch)
         parser = SandboxedParser(
             SandboxLimits(
                 memory=settings.parser_memory_bytes,
                 seconds=settings.parser_seconds,
                 children=settings.parser_children,
-            )
+            ),
+            state.scratch,
         )
         stack.push_async_callback(parser.close)
-        _empty(state.scratch)
         ports = Ports(
             catalog=catalog,
             objects=objects,

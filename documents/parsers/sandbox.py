@@ -101,15 +101,20 @@ class _Child:
 
 
 class SandboxedParser:
-    """Children are started when they are needed, kept warm, and replaced when worn."""
+    """Children are started when they are needed, kept warm, and replaced when worn.
 
-    def __init__(self, limits: SandboxLimits | None = None) -> None:
+    Args:
+        limits: on each child.
+        scratch: folder for what children leave while they work; None: the system's.
+    """
+
+    def __init__(self, limits: SandboxLimits | None = None, scratch: Path | None = None) -> None:
         self._limits = limits or SandboxLimits()
         self._places = asyncio.Semaphore(self._limits.children)
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
         # A home that is empty: libraries look for caches and settings in it.
-        self._home = tempfile.TemporaryDirectory(prefix="sluice-parser-")
+        self._home = tempfile.TemporaryDirectory(prefix="sluice-parser-", dir=scratch)
         self._fingerprint = pipeline.fingerprint()
 
     @property

@@ -39,6 +39,7 @@ async def open_desk(settings: "Settings") -> AsyncIterator["Desk"]:
     Raises:
         StateLocked: somebody holds the state folder and doesn't answer.
     """
+    from contracts.errors import ConfigurationError, StoreUnavailable  # noqa: PLC0415
     from sluice.state import StateFolder, StateLocked  # noqa: PLC0415
 
     state = StateFolder(settings.state)
@@ -55,6 +56,13 @@ async def open_desk(settings: "Settings") -> AsyncIterator["Desk"]:
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(POLL)
+            except (StoreUnavailable, ConfigurationError):
+                # Nothing can be written there now, and a stack that runs can still be asked.
+                client = _client(state)
+                if client is None:
+                    raise
+                yield await stack.enter_async_context(client)
+                return
             else:
                 yield await _open_local(settings, stack)
                 return

@@ -148,6 +148,8 @@ def watch(source: Source, seq: Seq = None, json_: Json = False) -> None:
 
 async def _follow(desk: "Desk", source: str, seq: int | None, *, as_json: bool) -> "RunRecord":
     told: RunRecord | None = None
+    while seq is None and not await desk.runs(source, 1):
+        await asyncio.sleep(POLL)  # a source that was just added has its first run soon
     while True:
         run = await _one(desk, source, seq)
         seq = run.seq

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from console.client import ApiClient
 from console.views import (
     AddedSource,
     DocumentKeys,
@@ -22,7 +23,14 @@ from console.views import (
 )
 from contracts.activities import Command, CommandResult
 from contracts.documents import Located, PackAddress
-from contracts.errors import NotReachable, RollbackRefused, UnknownSource
+from contracts.errors import (
+    ConfigurationError,
+    NotReachable,
+    RollbackRefused,
+    SluiceError,
+    StoreUnavailable,
+    UnknownSource,
+)
 from contracts.runs import (
     DocumentOutcome,
     DocumentStatus,
@@ -36,6 +44,8 @@ from contracts.sources import SourceConfig
 from contracts.visibility import LivePointer
 from sluice.cli import desk as desk_module
 from sluice.cli.main import run_command
+from sluice.settings import Settings
+from sluice.state import StateFolder
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 SLUICE = Path(sys.executable).with_name("sluice")
@@ -51,6 +61,7 @@ class ScriptedDesk:
         self.verdicts: list[tuple[int | None, Judgement]] = []
         self.wanted: list[tuple[str, DocumentKeys]] = []
         self.states = [RunState.PROMOTED]
+        self.looks_before_a_run = 0
 
     async def sources(self) -> list[SourceView]:
         return [view()]
@@ -73,6 +84,9 @@ class ScriptedDesk:
         return CommandResult(ok=True, message="done", seq=3)
 
     async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+        if self.looks_before_a_run:
+            self.looks_before_a_run -= 1
+            return []
         return [await self.run(source_id, 4)]
 
     async def run(self, source_id: str, seq: int) -> RunRecord:
@@ -289,6 +303,33 @@ def test_a_run_is_watched_to_its_end(
     assert run_command(("run", "watch", "docs")) == status
     told = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
     assert told == ["run 4 working", "run 4 waiting", f"run 4 {end.value}"]
+
+
+def test_a_source_s_first_run_is_waited_for(desk: ScriptedDesk) -> None:
+    """Whoever has just added a source sees its crawl, not an error."""
+    desk.looks_before_a_run = 2
+    assert run_command(("run", "watch", "docs")) == 0
+
+
+@pytest.mark.parametrize("full", [StoreUnavailable("the disk is full"), ConfigurationError("no")])
+async def test_a_running_stack_is_asked_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: SluiceError
+) -> None:
+    """A full disk keeps nobody from looking; without a stack its sentence is said."""
+    settings = Settings(state=tmp_path / "state")
+    state = StateFolder(settings.state)
+    state.prepare()
+
+    def refuse(self: StateFolder) -> None:
+        raise full
+
+    with state.announced("http://127.0.0.1:9"):
+        monkeypatch.setattr(StateFolder, "prepare", refuse)
+        async with desk_module.open_desk(settings) as asked:
+            assert isinstance(asked, ApiClient)
+    with pytest.raises(type(full)):
+        async with desk_module.open_desk(settings):
+            pytest.fail("nobody is there")
 
 
 def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) -> None:

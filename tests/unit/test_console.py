@@ -1,7 +1,9 @@
 """The API and its client, on ports in memory: what goes in at one end comes out at the other."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx
@@ -128,6 +130,8 @@ class Place:
     async def check(self) -> None:
         if self.container == "refused":
             raise AccessRefused("the bucket refuses us: see its policy")
+        if self.container == "hangs":
+            await asyncio.Event().wait()
         if self.container == "silent":
             raise SourceUnavailable("the bucket does not answer")
 
@@ -291,6 +295,17 @@ async def test_what_a_held_source_collects_is_counted(how: str, flag: str) -> No
         assert (await opened.show("docs")).pending == 2
         books.records["docs"] = books.records["docs"].model_copy(update={flag: True})
         assert (await opened.show("docs")).pending == 7
+
+
+@both_ways
+async def test_a_place_that_hangs_is_given_up(how: str) -> None:
+    """Whoever adds it isn't kept for ever, and nothing is stored."""
+    books = Books()
+    given = replace(services(Coordinators(), books), check_bound=0.01)
+    async with desk(how, given) as opened:
+        with pytest.raises(SourceUnavailable, match=r"hangs didn't answer within 0.01 s"):
+            await opened.add(config("hangs"), "ann")
+    assert books.records == {}
 
 
 async def test_without_a_stack_a_source_is_stored_and_waits() -> None:

@@ -227,3 +227,23 @@ async def test_a_server_that_cannot_start_says_where_to_look(tmp_path: Path) -> 
     with pytest.raises(NotReachable, match=r"temporal\.log"):
         async with TemporalServer(state):
             pass
+
+
+async def test_a_server_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
+    """On the same port and database: what was started in it is still there."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    async with TemporalServer(state) as server:
+        keeping = asyncio.create_task(server.keep_alive())
+        client = await Client.connect(server.address)
+        await client.start_workflow("Any", id="kept", task_queue="nobody")
+        killed = server.pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while server.pid == killed:
+                await asyncio.sleep(0.05)
+            described = await client.get_workflow_handle("kept").describe()
+        assert described.status is WorkflowExecutionStatus.RUNNING
+        assert not keeping.done()
+        keeping.cancel()
