@@ -1,7 +1,7 @@
 """The plan of a run: look at the source, compare with the catalog, write batches of references."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -214,15 +214,16 @@ class _Planner:
         """Every document of the source, in order, beside every key of the catalog, in order."""
         draft, after = self.draft, ""
         draft.listed = 0
-        failed = set(await self.ports.catalog.known_failures(self.config.source_id))
+        failures = await self.ports.catalog.known_failures(self.config.source_id)
+        gone = set(failures)
         async with aclosing(self.source.list_pages()) as pages:
             async for page in pages:
                 if not page:
                     continue
                 draft.listed += len(page)
-                failed.difference_update(stat.doc_key for stat in page)
+                gone.difference_update(stat.doc_key for stat in page)
                 until = page[-1].doc_key
-                await self._plan_page(page)
+                await self._plan_page(page, failures)
                 await self._plan_missing(after, until, {stat.doc_key for stat in page})
                 after = until
                 if self._full():
@@ -231,17 +232,18 @@ class _Planner:
         if draft.listed == 0:
             return  # the gate's zero-document rule, not a deletion of everything
         await self._plan_missing(after, None, set())
-        await self._forget_gone(failed)
+        await self._forget_gone(gone)
 
     def _full(self) -> bool:
         """Whether a later crawl has as much as one run takes; a first ingest is one run."""
         planned = self.draft.changed + self.draft.deleted
         return self.base.seq > 0 and planned >= self.config.max_run_documents
 
-    async def _plan_page(self, page: Sequence[DocumentStat]) -> None:
+    async def _plan_page(
+        self, page: Sequence[DocumentStat], failures: Mapping[str, KnownFailure]
+    ) -> None:
         names = [stat.doc_key for stat in page]
         versions = await self.ports.catalog.versions(self.base, names)
-        failures = await self.ports.catalog.known_failures(self.config.source_id, names)
         for stat in page:
             self.progress.done += 1
             name = stat.doc_key
@@ -260,9 +262,9 @@ class _Planner:
                 return
             after = keys[-1]
 
-    async def _forget_gone(self, failed: Collection[str]) -> None:
+    async def _forget_gone(self, unlisted: Collection[str]) -> None:
         """Failures of documents that the whole listing left out, and a look too."""
-        names = sorted(failed)
+        names = sorted(unlisted)
         for start in range(0, len(names), KEYS_PER_PAGE):
             some = names[start : start + KEYS_PER_PAGE]
             looks = zip(some, await self._look(some), strict=True)

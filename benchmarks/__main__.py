@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
-from benchmarks import change
+from benchmarks import change, reconcile
 
-BENCHMARKS = {"change": change}
+BENCHMARKS = {"change": change, "reconcile": reconcile}
 
 
 def main() -> int:

@@ -67,11 +67,11 @@ async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
     with tempfile.TemporaryDirectory(prefix="sluice-benchmark-") as folder:
         root = Path(folder) / "source"
         root.mkdir()
-        _write_corpus(root, options.docs)
+        write_corpus(root, options.docs)
         settings = Settings(state=Path(folder) / "state")
         embedder = CountingEmbedder(open_embedder(settings.embedder))
         async with running_stack(settings, embedder=embedder) as stack:
-            filled = await _fill(stack, root)
+            filled = await fill(stack, root)
             _say(f"{options.docs} documents ingested in {filled:.1f} s")
             times, bought = [], 0
             for number in range(options.changes + WARM_UP):
@@ -96,7 +96,8 @@ def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def _write_corpus(root: Path, documents: int) -> None:
+def write_corpus(root: Path, documents: int) -> None:
+    """Markdown files of two chunks each."""
     for number in range(documents):
         (root / f"{number:05}.md").write_text(_text(number, "as it was first"))
 
@@ -109,7 +110,7 @@ def _text(number: int, state: str) -> str:
     )
 
 
-async def _fill(stack: Stack, root: Path) -> float:
+async def fill(stack: Stack, root: Path) -> float:
     """Add the source without its watcher hearing of it: the events of the benchmark are its own."""
     catalog = stack.wiring.catalog
     config = SourceConfig(

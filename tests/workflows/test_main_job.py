@@ -413,7 +413,9 @@ async def test_a_removed_source_is_unknown_and_leaves_nothing(
         assert (await world.command("remove")).ok
         await world.coordinator().result()
         for store in world.stores:
-            assert not store._rows
+            for seq in (1, 2):
+                nothing = Census(frozenset(), frozenset(), 0)
+                assert await store.census(world.view(seq)) == nothing
         assert await world.orchestrator.collected(world.source_id) == 0
 
 
