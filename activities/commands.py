@@ -115,7 +115,7 @@ class Commands:
         base = View(source_id=ticket.source_id, generation=ticket.generation, seq=ticket.base_seq)
         after, total = "", 0
         while True:
-            keys = await catalog.keys(base, after, None, KEYS_PER_PAGE)
+            keys = list(await catalog.source_versions(base, after, None, KEYS_PER_PAGE))
             documents = [PreparedDocument(doc_key=key, deleted=True) for key in keys]
             if documents:
                 delta = await catalog.stage(ticket, documents)

@@ -22,7 +22,6 @@ from contracts.activities import (
     Segment,
     SpillRequest,
 )
-from contracts.documents import DocumentVersion
 from contracts.events import DirtyKey
 from contracts.ids import digest
 from contracts.ports import Source
@@ -34,6 +33,7 @@ from documents.fingerprints import document_fingerprint
 RECENT = 30.0  # seconds; a younger hint that shows no change is looked at once more
 MAX_RECHECKS = 50  # keys of one run, about 4 KB in its report
 KEYS_PER_PAGE = 1_000
+KEYS_PER_RANGE = 2_000  # of the catalog, beside a page of a listing
 
 
 @dataclass
@@ -164,7 +164,8 @@ class _Planner:
                 continue
             self.draft.seen.add(key.key)
             version = versions.get(key.key)
-            changes = await self._weigh(key.key, stat, version, failures.get(key.key))
+            known = version.source_version if version is not None else None
+            changes = await self._weigh(key.key, stat, known, failures.get(key.key))
             hinted = key.hinted_at
             if not changes and not key.recheck and hinted is not None and now - hinted < RECENT:
                 self.draft.recheck.append(key.model_copy(update={"recheck": True}))
@@ -184,15 +185,16 @@ class _Planner:
         self,
         name: str,
         stat: DocumentStat | None,
-        version: DocumentVersion | None,
+        known: str | None,
         failure: KnownFailure | None,
     ) -> bool:
-        """Add the document to the plan if it differs; answers whether it did."""
+        """Add the document to the plan if it differs from the source version that is known of it;
+        answers whether it did."""
         if stat is None:
-            if version is not None:
+            if known is not None:
                 await self._add(PlanEntry(action=PlanAction.DELETE, doc_key=name))
-            return version is not None
-        if version is not None and version.source_version == stat.source_version:
+            return known is not None
+        if known == stat.source_version:
             self.draft.unchanged += 1
             return False
         if self._failed_before(stat, failure):
@@ -222,10 +224,10 @@ class _Planner:
                     continue
                 draft.listed += len(page)
                 gone.difference_update(stat.doc_key for stat in page)
-                until = page[-1].doc_key
-                await self._plan_page(page, failures)
-                await self._plan_missing(after, until, {stat.doc_key for stat in page})
-                after = until
+                names = {stat.doc_key for stat in page}
+                known = await self._plan_missing(after, page[-1].doc_key, names)
+                await self._plan_page(page, known, failures)
+                after = page[-1].doc_key
                 if self._full():
                     draft.more, draft.listed = True, None
                     return
@@ -240,27 +242,34 @@ class _Planner:
         return self.base.seq > 0 and planned >= self.config.max_run_documents
 
     async def _plan_page(
-        self, page: Sequence[DocumentStat], failures: Mapping[str, KnownFailure]
+        self,
+        page: Sequence[DocumentStat],
+        known: Mapping[str, str],
+        failures: Mapping[str, KnownFailure],
     ) -> None:
-        names = [stat.doc_key for stat in page]
-        versions = await self.ports.catalog.versions(self.base, names)
         for stat in page:
             self.progress.done += 1
             name = stat.doc_key
             if name not in self.draft.seen:
-                await self._weigh(name, stat, versions.get(name), failures.get(name))
+                await self._weigh(name, stat, known.get(name), failures.get(name))
 
-    async def _plan_missing(self, after: str, until: str | None, listed: set[str]) -> None:
-        """Keys of the catalog that the listing leaves out, each confirmed by a look."""
+    async def _plan_missing(
+        self, after: str, until: str | None, listed: set[str]
+    ) -> dict[str, str]:
+        """Keys of the catalog that the listing leaves out, each confirmed by a look. Answers the
+        source versions that are known of those that are listed."""
+        known: dict[str, str] = {}
+        catalog = self.ports.catalog
         while True:
-            keys = await self.ports.catalog.keys(self.base, after, until, KEYS_PER_PAGE)
-            missing = [key for key in keys if key not in listed and key not in self.draft.seen]
+            some = await catalog.source_versions(self.base, after, until, KEYS_PER_RANGE)
+            known.update({key: version for key, version in some.items() if key in listed})
+            missing = [key for key in some if key not in listed and key not in self.draft.seen]
             for key, stat in zip(missing, await self._look(missing), strict=True):
                 if stat is None:
                     await self._add(PlanEntry(action=PlanAction.DELETE, doc_key=key))
-            if len(keys) < KEYS_PER_PAGE:
-                return
-            after = keys[-1]
+            if len(some) < KEYS_PER_RANGE:
+                return known
+            after = next(reversed(some))
 
     async def _forget_gone(self, unlisted: Collection[str]) -> None:
         """Failures of documents that the whole listing left out, and a look too."""

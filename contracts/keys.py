@@ -1,6 +1,5 @@
 """Keys that are no documents in any source: marks that tools leave, and unfinished files."""
 
-from pathlib import PurePosixPath
 from typing import Final
 
 # Left by tools beside the data; never documents (spiceai/spiceai#14121).
@@ -13,7 +12,7 @@ UNFINISHED: Final = (".part", ".tmp", ".swp", ".crdownload", "~")
 
 def is_marker(key: str) -> bool:
     """Whether the last name of the key is one that tools leave behind."""
-    name = PurePosixPath(key).name
+    name = key.rstrip("/").rpartition("/")[2]
     return name in MARKERS or name.startswith(MARKER_PREFIXES)
 
 

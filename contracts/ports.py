@@ -279,8 +279,11 @@ class DocumentCatalog(Protocol):
     async def versions(self, view: View, doc_keys: Collection[str]) -> dict[str, DocumentVersion]:
         """The versions visible in the view, by key; keys without one are left out."""
 
-    async def keys(self, view: View, after: str, until: str | None, limit: int) -> list[str]:
-        """Keys with a visible version, ascending by UTF-8 bytes, `after < key <= until`."""
+    async def source_versions(
+        self, view: View, after: str, until: str | None, limit: int
+    ) -> dict[str, str]:
+        """The source's names of the visible versions, by key, ascending by UTF-8 bytes, with
+        `after < key <= until`."""
 
     async def open_chunk_keys(
         self, ticket: RunTicket, doc_keys: Collection[str]

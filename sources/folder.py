@@ -6,6 +6,7 @@ import mimetypes
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 from typing import Final, TypeVar
@@ -91,7 +92,8 @@ class FolderSource:
             raise _unavailable(self._root / below, error) from error
         if any(entry.name == STATE_MARK for _, entry in entries):
             return
-        for _, entry in sorted(entries, key=lambda pair: pair[0]):
+        entries.sort(key=itemgetter(0))
+        for _, entry in entries:
             key = f"{below}{entry.name}"
             if entry.is_symlink() or is_hidden(entry.name) or not _is_text(key):
                 continue
@@ -131,7 +133,7 @@ class FolderSource:
 
     def _stat(self, key: str) -> DocumentStat | None:
         try:
-            status = (self._root / key).lstat()
+            status = os.lstat(f"{self._root}/{key}")
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except PermissionError as error:

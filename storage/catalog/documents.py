@@ -33,11 +33,13 @@ class Documents:
                 found.update({row.doc_key: _version(row) for row in rows})
         return found
 
-    async def keys(self, view: View, after: str, until: str | None, limit: int) -> list[str]:
-        """Keys with a visible version, ascending."""
+    async def source_versions(
+        self, view: View, after: str, until: str | None, limit: int
+    ) -> dict[str, str]:
+        """Keys with a visible version, ascending, and what their source calls it."""
         table = schema.document_versions
         statement = (
-            select(table.c.doc_key)
+            select(table.c.doc_key, table.c.source_version)
             .where(visible_row(table, view), table.c.doc_key > after)
             .order_by(table.c.doc_key)
             .limit(limit)
@@ -45,7 +47,7 @@ class Documents:
         if until is not None:
             statement = statement.where(table.c.doc_key <= until)
         async with self._database.read() as connection:
-            return list((await connection.scalars(statement)).all())
+            return {row.doc_key: row.source_version for row in await connection.execute(statement)}
 
     async def open_chunk_keys(
         self, ticket: RunTicket, doc_keys: Collection[str]

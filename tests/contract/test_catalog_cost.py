@@ -104,7 +104,7 @@ async def steps_of_a_change(catalog: SqlCatalog, steps: Steps) -> dict[str, int]
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "take": lambda: pending.take(ticket, [DirtyKey(key=key)], NOW, crawl=False),
         "versions": lambda: catalog.versions(base, [key]),
-        "keys": lambda: catalog.keys(base, key, "00009.md", 10),
+        "source_versions": lambda: catalog.source_versions(base, key, "00009.md", 10),
         "known_failures": lambda: catalog.known_failures("s", [key]),
         "update_run": lambda: catalog.update_run(ticket, RunState.WORKING),
         "outcomes": lambda: catalog.outcomes("s", ticket.seq, None, [key]),

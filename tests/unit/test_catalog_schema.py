@@ -148,7 +148,7 @@ async def live(catalog: SqlCatalog) -> None:
     await catalog.visible([view], 10)
     await catalog.staged(view)
     await catalog.versions(view, ["a"])
-    await catalog.keys(view, "", "b", 10)
+    await catalog.source_versions(view, "", "b", 10)
     await catalog.observe(view, {"a": "v2"})
     await catalog.counts(view)
     await catalog.statuses("s")
