@@ -66,7 +66,7 @@ async def run_demo(say: Say, folder: Path = FOLDER, corpus: Path = CORPUS) -> No
     async with local_cloud(folder / "cloud.log") as cloud, running_stack(settings) as stack:
         address = stack.access.address or ""
         say(f"  S3 and SQS  {cloud.endpoint}")
-        say(f"  Temporal    {stack.temporal_address}")
+        say(f"  Temporal    {stack.temporal.address}")
         say(f"  Sluice API  {address}")
         async with ApiClient(address, stack.access.key) as desk:
             story = _Story(say, desk, cloud, manifest, corpus)

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from contracts.errors import NotReachable
 from sluice.processes import TERM_GRACE, dies_with_parent
-from sluice.state import StateFolder
+from sluice.state import MIN_FREE, StateFolder, free_space
 
 START_BOUND: Final = 30.0  # seconds until the server must answer
 POLL: Final = 0.1  # seconds
@@ -53,14 +53,23 @@ class TemporalServer:
     """The server, from start to stop, as an asynchronous context manager.
 
     It dies with its parent where the kernel can do that, and is in a session of its own, so that
-    Ctrl-C in a terminal reaches it only through us.
+    Ctrl-C in a terminal reaches it only through us. It is `fresh` when it knows nothing of earlier
+    work: changes that a coordinator had collected are to be found by a crawl then.
     """
 
-    def __init__(self, state: StateFolder, namespace: str = "default") -> None:
+    def __init__(self, state: StateFolder, namespace: str | None = None) -> None:
         self._state = state
         self._namespace = namespace
         self._process: Process | None = None
         self._port = 0
+        self._log_start = 0  # bytes of the log that earlier starts have written
+        self.fresh = not (state.temporal_database.exists() and state.has_namespace)
+
+    @property
+    def namespace(self) -> str:
+        """Of all workflows. Unless one is named it is this state folder's own: whoever meets
+        another folder's server on a port that both remember gets no answer from it."""
+        return self._namespace or self._state.temporal_namespace()
 
     @property
     def address(self) -> str:
@@ -153,11 +162,12 @@ class TemporalServer:
         arguments = [
             *("server", "start-dev", "--headless", "--ip", HOST, "--port", str(self._port)),
             *("--db-filename", str(self._state.temporal_database)),
-            *("--namespace", self._namespace, "--log-level", "warn"),
+            *("--namespace", self.namespace, "--log-level", "warn"),
         ]
         for value in DYNAMIC_CONFIG:
             arguments += ["--dynamic-config-value", value]
         with self._state.temporal_log.open("ab") as log:
+            self._log_start = log.tell()
             return await asyncio.create_subprocess_exec(
                 temporal_binary(),
                 *arguments,
@@ -173,25 +183,29 @@ class TemporalServer:
     async def _healthy(self, process: Process) -> bool:
         """Whether a real call is answered; False when the process has ended before."""
         while process.returncode is None:
-            if _accepts(self._port) and await self._answers():
+            answers = _accepts(self._port) and await self._answers()
+            if answers and process.returncode is None:
                 return True
             await asyncio.sleep(POLL)
         return False
 
     async def _answers(self) -> bool:
         try:
-            client = await Client.connect(self.address, namespace=self._namespace)
-            request = DescribeNamespaceRequest(namespace=self._namespace)
+            client = await Client.connect(self.address, namespace=self.namespace)
+            request = DescribeNamespaceRequest(namespace=self.namespace)
             await client.workflow_service.describe_namespace(request)
         except (RPCError, RuntimeError, OSError):
             return False
         return True
 
     def _failure(self, how: str) -> str:
-        last = _last_line(self._state.temporal_log)
+        if (free_space(self._state.root) or MIN_FREE) < MIN_FREE:
+            return f"Temporal's development server {how}: {self._state.full_disk()}"
+        last = _last_line(self._state.temporal_log, self._log_start)
         return (
-            f"Temporal's development server {how} "
-            f"(its last line: {last or 'none'}): see {self._state.temporal_log}"
+            f"Temporal's development server {how} (its last line: {last or 'none'}): see "
+            f"{self._state.temporal_log}; if {self._state.temporal_database} is damaged, delete "
+            "it: nothing that is served is in it"
         )
 
 
@@ -221,9 +235,11 @@ def _accepts(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def _last_line(path: Path) -> str:
+def _last_line(path: Path, start: int) -> str:
     try:
-        lines = path.read_text(errors="replace").strip().splitlines()
+        with path.open("rb") as log:
+            log.seek(start)
+            lines = log.read().decode(errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1][:300] if lines else ""

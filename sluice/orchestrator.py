@@ -62,7 +62,10 @@ async def _translated(what: str) -> AsyncIterator[None]:
     try:
         yield
     except RPCError as error:
-        raise NotReachable(f"Temporal did not take {what}: {error.message}") from error
+        raise NotReachable(
+            f"Temporal did not take {what} ({error.message}): see that its server runs, and try "
+            "again"
+        ) from error
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
         raise NotReachable(
             f"no worker obeyed {what} within {COMMAND_TIMEOUT.total_seconds():.0f} s: "

@@ -52,8 +52,11 @@ class Settings(BaseSettings):
         pattern=r"^\S+:\d+$",
         description="HOST:PORT of a Temporal server; unset, `sluice up` runs a development server.",
     )
-    temporal_namespace: str = Field(
-        default="default", min_length=1, description="Temporal namespace of all workflows."
+    temporal_namespace: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Temporal namespace of all workflows; unset, `default` on a server that is "
+        "named, and one of the state folder's own on the server of `sluice up`.",
     )
 
     embedder: Literal["wordllama", "hashing"] = Field(

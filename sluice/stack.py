@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 import uvicorn
@@ -29,7 +30,16 @@ from sluice.worker import serve
 log = structlog.get_logger(__name__)
 
 REQUEST_DRAIN = 5  # seconds for requests that the API is answering
+DEFAULT_NAMESPACE = "default"  # which every Temporal server has
 DRAIN = 15.0  # seconds for bridge and workers to finish what they have in hand
+
+
+class Temporal(NamedTuple):
+    """A server of Temporal's. One that is `fresh` knows nothing of what was collected before."""
+
+    address: str  # HOST:PORT
+    namespace: str
+    fresh: bool
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Stack:
     """A running stack."""
 
     access: ApiAccess
-    temporal_address: str
+    temporal: Temporal
     wiring: Wiring
     bridge: Bridge
     failed: asyncio.Event  # set when a part of the stack ends by itself
@@ -59,8 +69,8 @@ async def running_stack(
             log.info("ended what an earlier stack left running", role=role)
         route_temporal_core()
         failed = asyncio.Event()
-        async with _temporal(settings, state, failed) as address:
-            client = await connect(address, settings.temporal_namespace)
+        async with _temporal(settings, state, failed) as temporal:
+            client = await connect(temporal.address, temporal.namespace)
             orchestrator = TemporalOrchestrator(client)
             async with open_wiring(settings, state, orchestrator, embedder=embedder) as wiring:
                 bridge = wiring.bridge()
@@ -70,9 +80,9 @@ async def running_stack(
                     _background("bridge", lambda stop: _run_bridge(bridge, stop), failed),
                     _api(app, settings) as url,
                 ):
-                    await _wake(wiring.catalog, orchestrator)
+                    await _wake(wiring.catalog, orchestrator, crawl=temporal.fresh)
                     with state.announced(url) as access:
-                        yield Stack(access, address, wiring, bridge, failed)
+                        yield Stack(access, temporal, wiring, bridge, failed)
 
 
 async def run_up(settings: Settings, announce: Callable[[Stack], None]) -> None:
@@ -99,27 +109,29 @@ async def run_up(settings: Settings, announce: Callable[[Stack], None]) -> None:
             )
 
 
-async def _wake(catalog: Catalog, orchestrator: TemporalOrchestrator) -> None:
+async def _wake(catalog: Catalog, orchestrator: TemporalOrchestrator, *, crawl: bool) -> None:
     """Start every source's coordinator, so that it adopts or ends what it finds unresolved; a
-    source that was never ingested is crawled."""
+    source that was never ingested is crawled anyway."""
     for record in await catalog.sources():
         source_id = record.config.source_id
         first = not await catalog.runs(source_id, limit=1)
-        await orchestrator.signal_changed(source_id, ChangeSignal(crawl=first))
+        await orchestrator.signal_changed(source_id, ChangeSignal(crawl=crawl or first))
 
 
 @asynccontextmanager
 async def _temporal(
     settings: Settings, state: StateFolder, failed: asyncio.Event
-) -> AsyncIterator[str]:
+) -> AsyncIterator[Temporal]:
+    """The server that is named, or our own for as long."""
     if settings.temporal_address is not None:
-        yield settings.temporal_address
+        namespace = settings.temporal_namespace or DEFAULT_NAMESPACE
+        yield Temporal(settings.temporal_address, namespace, fresh=False)
         return
     async with (
         TemporalServer(state, settings.temporal_namespace) as server,
         _background("Temporal's server", partial(_keep_alive, server), failed),
     ):
-        yield server.address
+        yield Temporal(server.address, server.namespace, server.fresh)
 
 
 async def _keep_alive(server: TemporalServer, stop: asyncio.Event) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # it loads numpy, which most commands don't need
     from contracts.documents import EmbeddingSpace
 
 KEY_BYTES: Final = 32
+NAMESPACE_BYTES: Final = 4
+MIN_FREE: Final = 64 * 2**20  # bytes without which the engines' memory-mapped files can't grow
 _OWNER_ONLY: Final = 0o600
 _OWNER_FOLDER: Final = 0o700
 
@@ -83,6 +85,22 @@ class StateFolder:
         return self.root / "temporal.port"
 
     @property
+    def _namespace(self) -> Path:
+        return self.root / "temporal.namespace"
+
+    @property
+    def has_namespace(self) -> bool:
+        """Whether workflows of this folder have run in a namespace of their own."""
+        return self._namespace.exists()
+
+    def temporal_namespace(self) -> str:
+        """The namespace of this folder's workflows, made at the first call."""
+        with self._explained():
+            if not self.has_namespace:
+                _write(self._namespace, f"sluice-{secrets.token_hex(NAMESPACE_BYTES)}")
+            return self._namespace.read_text().strip()
+
+    @property
     def pids(self) -> PidFiles:
         """Our child processes."""
         return PidFiles(self.root / "pids")
@@ -96,16 +114,17 @@ class StateFolder:
 
         Raises:
             ConfigurationError: the place can't be written.
-            StoreUnavailable: the disk is full.
+            StoreUnavailable: the disk is full, or as good as full.
         """
+        if (free_space(self.root) or MIN_FREE) < MIN_FREE:
+            raise StoreUnavailable(self.full_disk())
         with self._explained():
             self.root.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
             for folder in (self.objects, self.vectors, self.scratch, self.root / "pids"):
                 folder.mkdir(exist_ok=True)
             (self.root / STATE_MARK).touch()
-            probe = self.root / f".probe-{os.getpid()}"
-            probe.write_bytes(b"\0")
-            probe.unlink()
+            _write(self.root / ".probe", "\0")
+            (self.root / ".probe").unlink()
 
     def claim(self, space: "EmbeddingSpace") -> None:
         """Note in which space the vectors are; the first one stays.
@@ -117,7 +136,7 @@ class StateFolder:
         name = f"{space.name} {space.dimension}"
         with self._explained():
             if not note.exists():
-                note.write_text(name)
+                _write(note, name)
             known = note.read_text()
         if known != name:
             raise ConfigurationError(
@@ -178,12 +197,8 @@ class StateFolder:
             self._write_access(ApiAccess(key=access.key))
 
     def _write_access(self, access: ApiAccess) -> None:
-        temporary = self._api.with_suffix(f".{os.getpid()}")
         with self._explained():
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
-            with os.fdopen(handle, "w") as file:
-                json.dump(asdict(access), file)
-            temporary.replace(self._api)
+            _write(self._api, json.dumps(asdict(access)))
 
     def _take(self, handle: int, role: str) -> None:
         try:
@@ -205,16 +220,34 @@ class StateFolder:
         except OSError as error:
             raise self._sentence(error) from error
 
+    def full_disk(self) -> str:
+        """The sentence for a disk without room."""
+        return (
+            f"the disk of the state folder {self.root} is full ({MIN_FREE // 2**20} MiB have to be "
+            "free): make room, or name another folder with SLUICE_STATE"
+        )
+
     def _sentence(self, error: OSError) -> SluiceError:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            return StoreUnavailable(
-                f"the disk of the state folder {self.root} is full: make room, or name another "
-                "folder with SLUICE_STATE"
-            )
+            return StoreUnavailable(self.full_disk())
         return ConfigurationError(
             f"the state folder {self.root} can't be written ({error.strerror}): "
             "name another with SLUICE_STATE"
         )
+
+
+def _write(path: Path, text: str) -> None:
+    """Atomically, for our eyes only; what a full disk has cut short is not left behind."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def free_space(folder: Path) -> int | None:

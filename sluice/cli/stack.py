@@ -21,7 +21,11 @@ def up(json_: Json = False) -> None:
     settings = load_settings()
 
     def announce(stack: "Stack") -> None:
-        addresses = {"api": stack.access.address, "temporal": stack.temporal_address}
+        addresses = {
+            "api": stack.access.address,
+            "temporal": stack.temporal.address,
+            "namespace": stack.temporal.namespace,
+        }
         if json_:
             output.lines([{**addresses, "state": str(settings.state.absolute())}])
         else:

@@ -1,10 +1,12 @@
 """The state folder, the proof of a process, and Temporal's development server."""
 
 import asyncio
+import errno
 import json
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from contracts.documents import EmbeddingSpace
 from contracts.errors import ConfigurationError, NotReachable, StoreUnavailable
@@ -103,11 +106,38 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """No room left is said as such, and may be tried again."""
 
     def full(*_args: object) -> int:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "open", full)
     with pytest.raises(StoreUnavailable, match="is full"):
         StateFolder(tmp_path).prepare()
+
+
+def test_a_disk_that_is_as_good_as_full_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A memory-mapped file that can't grow kills its process: it doesn't come to that."""
+    monkeypatch.setattr("sluice.state.MIN_FREE", 2**60)
+    with pytest.raises(StoreUnavailable, match="make room"):
+        StateFolder(tmp_path).prepare()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills between the opening of a file and its end leaves no half file."""
+    state = StateFolder(tmp_path)
+    state.prepare()
+
+    def full(*_args: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StoreUnavailable, match="is full"):
+        state.access()
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_damaged_key_file_says_what_to_do(tmp_path: Path) -> None:
@@ -189,7 +219,7 @@ async def test_a_killed_server_comes_back_with_what_it_had(tmp_path: Path) -> No
     state = StateFolder(tmp_path / "state")
     state.prepare()
     async with TemporalServer(state) as first:
-        client = await Client.connect(first.address)
+        client = await Client.connect(first.address, namespace=first.namespace)
         await client.start_workflow("Anything", id="kept", task_queue="none")
         assert first.pid is not None
         os.kill(first.pid, signal.SIGKILL)
@@ -197,7 +227,7 @@ async def test_a_killed_server_comes_back_with_what_it_had(tmp_path: Path) -> No
         address = first.address
     async with TemporalServer(state) as second:
         assert second.address == address
-        client = await Client.connect(second.address)
+        client = await Client.connect(second.address, namespace=second.namespace)
         kept = await client.get_workflow_handle("kept").describe()
         assert kept.status is WorkflowExecutionStatus.RUNNING
         pid = second.pid
@@ -235,7 +265,7 @@ async def test_a_server_that_ends_by_itself_is_started_again(tmp_path: Path) -> 
     state.prepare()
     async with TemporalServer(state) as server:
         keeping = asyncio.create_task(server.keep_alive())
-        client = await Client.connect(server.address)
+        client = await Client.connect(server.address, namespace=server.namespace)
         await client.start_workflow("Any", id="kept", task_queue="nobody")
         killed = server.pid
         assert killed is not None
@@ -247,3 +277,35 @@ async def test_a_server_that_ends_by_itself_is_started_again(tmp_path: Path) -> 
         assert described.status is WorkflowExecutionStatus.RUNNING
         assert not keeping.done()
         keeping.cancel()
+
+
+async def test_two_folders_that_remember_one_port_have_two_servers(tmp_path: Path) -> None:
+    """Started at the same instant, each is answered by a server of its own, and by no other."""
+    states = [StateFolder(tmp_path / name) for name in ("one", "two")]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for state in states:
+        state.prepare()
+        state.temporal_port.write_text(str(port))
+    servers = [TemporalServer(state) for state in states]
+    try:
+        await asyncio.gather(*(server.__aenter__() for server in servers))
+        assert servers[0].address != servers[1].address
+        for server, other in (servers, servers[::-1]):
+            client = await Client.connect(server.address, namespace=other.namespace)
+            with pytest.raises(RPCError, match="not found"):
+                await client.start_workflow("Any", id="strayed", task_queue="nobody")
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers))
+
+
+async def test_a_server_without_its_database_is_fresh(tmp_path: Path) -> None:
+    """What coordinators had collected is gone with the database, and a crawl has to find it."""
+    state = StateFolder(tmp_path / "state")
+    state.prepare()
+    async with TemporalServer(state) as server:
+        assert server.fresh
+    assert not TemporalServer(state).fresh
+    state.temporal_database.unlink()
+    assert TemporalServer(state).fresh
