@@ -36,8 +36,14 @@ class BatchWork:
 
     def __post_init__(self) -> None:
         """Documents that are done at once are recorded, and pinned, together."""
-        self._recording: Together[DocumentOutcome, None] = Together(self._record_some)
-        self._pinning: Together[tuple[str, str], str] = Together(self._pin_some)
+        self._fetching: set[str] = set()  # documents that will be pinned
+        self._working: set[str] = set()  # documents that will have an outcome
+        self._recording: Together[DocumentOutcome, None] = Together(
+            self._record_some, lambda: len(self._working)
+        )
+        self._pinning: Together[tuple[str, str], str] = Together(
+            self._pin_some, lambda: len(self._fetching)
+        )
 
     @classmethod
     async def load(cls, ports: Ports, stage: Stage, request: StageRequest) -> "BatchWork":
@@ -79,6 +85,11 @@ class BatchWork:
         outcome = before.get(entry.doc_key)
         return outcome is not None and outcome.status is OutcomeStatus.DONE
 
+    def start(self, doc_key: str) -> None:
+        """The document is on its way through the stage: it may be pinned, and is recorded."""
+        self._fetching.add(doc_key)
+        self._working.add(doc_key)
+
     async def record(self, outcomes: Sequence[DocumentOutcome]) -> None:
         """Make outcomes durable."""
         if not outcomes:
@@ -88,10 +99,13 @@ class BatchWork:
 
     async def record_one(self, outcome: DocumentOutcome) -> None:
         """Make an outcome durable, with others that come meanwhile."""
+        self._fetching.discard(outcome.doc_key)
+        self._working.discard(outcome.doc_key)
         await self._recording.add(outcome)
 
     async def pin(self, doc_key: str, source_version: str) -> str:
         """The version of the document that this run stays with: that of its first fetch."""
+        self._fetching.discard(doc_key)
         return await self._pinning.add((doc_key, source_version))
 
     async def _record_some(self, outcomes: Sequence[DocumentOutcome]) -> Sequence[None]:

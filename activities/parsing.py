@@ -64,6 +64,7 @@ class Parsing:
             async def bring(entry: PlanEntry) -> None:
                 async with gate:
                     structlog.contextvars.bind_contextvars(document=entry.doc_key)
+                    work.start(entry.doc_key)
                     version = live.get(entry.doc_key)
                     await _DocumentParsing(ports, work, source, entry, version, base).go()
                 progress.done += 1

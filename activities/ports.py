@@ -30,7 +30,7 @@ class Limits:
     large_document: int = 50 * 1024 * 1024  # bytes; a larger one is a batch of its own
     max_document: int = 200 * 1024 * 1024  # bytes; a larger one fails as oversized
     concurrent_looks: int = 16  # HEAD requests of one plan in flight
-    concurrent_fetches: int = 8  # documents of one batch being fetched or parsed
+    concurrent_fetches: int = 32  # documents of one batch being fetched or parsed
     window: int = 4  # batches of one run in flight
     embed_texts: int = 128  # chunks of one call to the embedder
 

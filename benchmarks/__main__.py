@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
-from benchmarks import change, reconcile
+from benchmarks import change, ingest, reconcile
 
-BENCHMARKS = {"change": change, "reconcile": reconcile}
+BENCHMARKS = {"change": change, "ingest": ingest, "reconcile": reconcile}
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ from sluice.stack import Stack, running_stack
 from sluice.telemetry import configure
 
 SOURCE = "benchmark"
+FILL_POLL = 0.25  # seconds between two looks at a first ingest
 POLL = 0.01  # seconds between two looks at the pointer; closer ones take the CPU they time
 FILL_BOUND = 1_800.0  # seconds for the first ingest
 CHANGE_BOUND = 30.0  # seconds for one change
@@ -129,7 +130,7 @@ async def fill(stack: Stack, root: Path) -> float:
             runs = await catalog.runs(SOURCE, limit=1)
             if runs and runs[0].state in {RunState.FAILED, RunState.REJECTED}:
                 raise RuntimeError(f"the first ingest ended as {runs[0].state}: {runs[0].reason}")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(FILL_POLL)
     return time.perf_counter() - started
 
 

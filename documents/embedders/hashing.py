@@ -14,7 +14,8 @@ DIMENSION: Final = 256
 _WORD: Final = re.compile(r"\w+")
 
 
-def _vector(text: str) -> Vector:
+def hashed(text: str) -> Vector:
+    """The unit vector of a text's words."""
     vector = np.zeros(DIMENSION, dtype=np.float32)
     for word, count in Counter(_WORD.findall(text.lower())).items():
         digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
@@ -40,11 +41,11 @@ class HashingEmbedder:
         """One vector a text."""
         if not texts:
             return np.zeros((0, DIMENSION), dtype=np.float32)
-        return np.stack([_vector(text) for text in texts])
+        return np.stack([hashed(text) for text in texts])
 
     async def embed_query(self, text: str) -> Vector:
         """As a passage."""
-        return _vector(text)
+        return hashed(text)
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -71,3 +71,30 @@ async def test_who_gives_up_takes_nobody_along() -> None:
     async with asyncio.timeout(BOUND):
         assert await stays == 4
     assert slow.groups == [[1, 2]]
+
+
+async def test_a_call_waits_for_what_is_on_its_way() -> None:
+    """An item whose companions are expected goes with them, in one call."""
+    coming = {2, 3}
+    together = Together(slow := Slow(), lambda: len(coming))
+    slow.free.set()
+
+    async def come(number: int) -> int:
+        coming.discard(number)
+        return await together.add(number)
+
+    waits = [asyncio.create_task(come(1))]
+    for number in (2, 3):
+        await asyncio.sleep(0)
+        waits.append(asyncio.create_task(come(number)))
+    assert await asyncio.gather(*waits) == [2, 4, 6]
+    assert slow.groups == [[1, 2, 3]]
+
+
+async def test_a_companion_that_does_not_come_is_not_waited_for_long() -> None:
+    """One that is on its way for ever holds nobody up."""
+    together = Together(slow := Slow(), lambda: 1)
+    slow.free.set()
+    async with asyncio.timeout(BOUND):
+        assert await together.add(1) == 2
+    assert slow.groups == [[1]]
