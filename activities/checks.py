@@ -8,6 +8,7 @@ from activities.heartbeat import heartbeats
 from activities.indexing import view_of
 from activities.packs import indexed_chunks
 from activities.ports import Ports
+from activities.recovery import behind, refill
 from contracts.activities import CHECK_RUN, RESTAGE_RUN, CheckRequest
 from contracts.gate import Check, CheckReport
 from contracts.ids import digest
@@ -60,11 +61,15 @@ class Checks:
 
     @activity.defn(name=RESTAGE_RUN)
     async def restage_run(self, request: CheckRequest) -> CheckReport:
-        """Bring every store to what the catalog says of this sequence."""
+        """Bring every store to what the catalog says of this sequence, and of those before."""
         async with heartbeats("restaging"):
             view = view_of(request.ticket)
             staged = await self._ports.catalog.staged(view)
             for store in self._ports.stores:
+                await self._restage(store, request.ticket, view, staged)
+            base = view.model_copy(update={"seq": request.ticket.base_seq})
+            for store in await behind(self._ports, view):
+                await refill(self._ports, store, base)
                 await self._restage(store, request.ticket, view, staged)
         return await self.check_run(request)
 

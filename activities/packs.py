@@ -3,11 +3,38 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+import structlog
+
 from contracts.documents import PackedChunk
+from contracts.errors import ObjectMissing
+from contracts.ids import OPEN_SEQ
 from contracts.ports import ObjectStore
-from contracts.visibility import IndexedChunk, OpenedChunk, View
+from contracts.visibility import HeldChunk, IndexedChunk, OpenedChunk, View
+
+log = structlog.get_logger(__name__)
 
 WHOLE_PACK = 8 * 1024 * 1024  # bytes; of a larger span only the ranges are read
+
+
+async def held_chunks(
+    objects: ObjectStore, view: View, held: Sequence[HeldChunk]
+) -> tuple[IndexedChunk, ...]:
+    """Chunks of several sequences, with text, vector and interval; those whose copy is gone or
+    damaged are left out, and said."""
+    by_pack: dict[str, list[OpenedChunk]] = defaultdict(list)
+    for one in held:
+        by_pack[one.chunk.address.pack].append(one.chunk)
+    records: dict[str, PackedChunk] = {}
+    for pack, members in by_pack.items():
+        try:
+            records.update(await _read(objects, pack, members))
+        except (ObjectMissing, ValueError) as error:  # pydantic's ValidationError is a ValueError
+            log.warning("a pack is lost", pack=pack, chunks=len(members), error=str(error))
+    return tuple(
+        _indexed(view, one, records[one.chunk.chunk_id])
+        for one in held
+        if one.chunk.chunk_id in records
+    )
 
 
 async def indexed_chunks(
@@ -25,16 +52,21 @@ async def indexed_chunks(
     for pack, members in by_pack.items():
         records.update(await _read(objects, pack, members))
     return tuple(
-        IndexedChunk(
-            chunk_id=chunk.chunk_id,
-            source_id=view.source_id,
-            run_id=run_id,
-            generation=view.generation,
-            from_seq=view.seq,
-            text=records[chunk.chunk_id].prefix + records[chunk.chunk_id].body,
-            vector=records[chunk.chunk_id].array(),
-        )
+        _indexed(view, HeldChunk(chunk, run_id, view.seq, OPEN_SEQ), records[chunk.chunk_id])
         for chunk in chunks
+    )
+
+
+def _indexed(view: View, held: HeldChunk, record: PackedChunk) -> IndexedChunk:
+    return IndexedChunk(
+        chunk_id=held.chunk.chunk_id,
+        source_id=view.source_id,
+        run_id=held.run_id,
+        generation=view.generation,
+        from_seq=held.from_seq,
+        to_seq=held.to_seq,
+        text=record.prefix + record.body,
+        vector=record.array(),
     )
 
 

@@ -33,7 +33,16 @@ from contracts.runs import (
     Stage,
 )
 from contracts.sources import DocumentStat, SourceConfig, SourceRecord, StagedDocument
-from contracts.visibility import Census, Hit, LegQuery, LivePointer, StageDelta, StoreWrite, View
+from contracts.visibility import (
+    Census,
+    HeldChunk,
+    Hit,
+    LegQuery,
+    LivePointer,
+    StageDelta,
+    StoreWrite,
+    View,
+)
 
 # --- Content -------------------------------------------------------------------------------
 
@@ -322,6 +331,10 @@ class StagingCatalog(Protocol):
 
     async def census(self, view: View) -> Census:
         """What every store must hold of the source at the sequence."""
+
+    async def held(self, view: View, after: HeldChunk | None, limit: int) -> list[HeldChunk]:
+        """All that the sequences up to the view's have opened and that isn't retired, by the place
+        in its pack, what later ones have closed as open; those behind `after`."""
 
     async def forget(self, view: View, now: datetime) -> None:
         """The stores hold nothing of the sequence: delete its rows, reopen what it closed, and note

@@ -6,6 +6,7 @@ In its generation a chunk is visible at sequence n exactly if
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from contracts.documents import PackAddress, Vector
 from contracts.ids import OPEN_SEQ, DocKey, SourceId
@@ -108,6 +109,15 @@ class OpenedChunk(WireModel):
     doc_key: DocKey
     text_hash: str
     address: PackAddress
+
+
+class HeldChunk(NamedTuple):
+    """A chunk that every store must hold, with its interval."""
+
+    chunk: OpenedChunk
+    run_id: str
+    from_seq: int
+    to_seq: int
 
 
 class StageDelta(WireModel):

@@ -24,6 +24,7 @@ from indexers.visibility import best, by_generation
 MAX_IDS: Final = 1_000  # ids in one filter
 MAX_POINTS: Final = 256  # points in one upsert
 PAGE: Final = 10_000  # ids in one page of a scroll
+ROOM: Final = 64 * 2**20  # bytes of free disk that a write asks for: segments grow by 32 MiB
 
 _INTEGER: Final = edge.IntegerIndexParams(lookup=False, range=True, enable_hnsw=False)
 _FIELDS: Final = (
@@ -123,6 +124,7 @@ class EdgeVectorStore:
         shard = self._shard(generation, create=create)
         if shard is None:
             return
+        self._check_room()
         with self._translated(generation):
             for operation in operations:
                 shard.update(operation)
@@ -174,12 +176,22 @@ class EdgeVectorStore:
             self._shards[generation] = shard
             return shard
 
+    def _check_room(self) -> None:
+        # The engine maps its files: one that can't grow kills the process with SIGBUS.
+        free = shutil.disk_usage(self._root).free
+        if free < ROOM:
+            raise StoreUnavailable(
+                f"The vector store in {self._root} needs {ROOM // 2**20} MiB of free disk, and "
+                f"there are {free // 2**20}: make room."
+            )
+
     def _create(self, path: Path) -> None:
         # Made aside and renamed: a kill half-way must not leave a shard without its indexes,
         # which filters would answer a hundred times slower for ever.
         aside = path.with_name(f"{path.name}.new")
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
+        self._check_room()
         vectors = edge.EdgeVectorParams(size=self._dimension, distance=edge.Distance.Cosine)
         optimizers = edge.EdgeOptimizersConfig(indexing_threshold=0)
         config = edge.EdgeConfig(vectors=vectors, optimizers=optimizers)
@@ -219,7 +231,7 @@ def _translation(path: Path, message: str) -> ConfigurationError | StoreUnavaila
         )
     return StoreUnavailable(
         f"The vector store in {path} failed: {message}. Look at the disk's free space and rights; "
-        "if the store is damaged, delete that folder, then remove its sources and add them again."
+        "if the store is damaged, delete that folder: the next start of the stack fills it again."
     )
 
 

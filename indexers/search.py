@@ -5,6 +5,8 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+import structlog
+
 from contracts.documents import Located, PackedChunk
 from contracts.errors import ConfigurationError, ObjectMissing, StoreUnavailable
 from contracts.ids import text_hash
@@ -17,6 +19,7 @@ QUERY_TIMEOUT: Final = 5.0  # seconds for a whole question; the grace of retirem
 OVERFETCH: Final = 3  # candidates asked of each leg, in limits
 TRIES: Final = 5  # a rollback or retirement under a question starts it over
 READS: Final = 16  # texts read from the object store at once
+log = structlog.get_logger(__name__)
 
 
 class JudgingCatalog(Protocol):
@@ -184,10 +187,13 @@ class HybridSearch:
         try:
             record = await self._objects.get(address.pack, address.offset, address.length)
             packed = PackedChunk.decode(record)
-        except (ObjectMissing, ValueError):  # pydantic's ValidationError is a ValueError
+        except (ObjectMissing, ValueError) as error:  # pydantic's ValidationError is a ValueError
+            log.warning("a chunk can't be shown", pack=address.pack, error=str(error))
             return None
-        intact = text_hash(f"{packed.prefix}{packed.body}") == place.text_hash
-        return packed.body if intact else None
+        if text_hash(f"{packed.prefix}{packed.body}") != place.text_hash:
+            log.warning("a chunk can't be shown", pack=address.pack, error="it is another text")
+            return None
+        return packed.body
 
 
 def _check(question: SearchQuestion) -> None:

@@ -165,7 +165,7 @@ class FtsKeywordStore:
             raise StoreUnavailable(
                 f"The keyword store {self._path} failed: {error}. Look at the disk's free space "
                 "and rights, and for another process that holds it; if the file is damaged, "
-                "delete it, then remove its sources and add them again."
+                "delete it: the next start of the stack fills it again."
             ) from error
 
 

@@ -14,6 +14,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from activities.recovery import recover_stores
 from bridge.pipeline import Bridge
 from console.api import create_app
 from contracts.errors import ConfigurationError, NotReachable
@@ -73,6 +74,7 @@ async def running_stack(
             client = await connect(temporal.address, temporal.namespace)
             orchestrator = TemporalOrchestrator(client)
             async with open_wiring(settings, state, orchestrator, embedder=embedder) as wiring:
+                await recover_stores(wiring.ports)
                 bridge = wiring.bridge()
                 app = create_app(wiring.services(bridge))
                 async with (

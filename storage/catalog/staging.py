@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Table, and_, delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.documents import PackAddress, PreparedChunk, PreparedDocument
 from contracts.errors import StageMismatch
 from contracts.ids import OPEN_SEQ, chunk_id
 from contracts.runs import RunTicket
-from contracts.visibility import Census, OpenedChunk, StageDelta, View
+from contracts.visibility import Census, HeldChunk, OpenedChunk, StageDelta, View
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
 from storage.catalog.intervals import of_source, visible
@@ -199,6 +199,33 @@ class Staging:
                 .where(_from(table, view), table.c.unwanted.is_(True))
             )
             return Census(frozenset(opened), frozenset(closed), (count or 0) - (unwanted or 0))
+
+    async def held(self, view: View, after: HeldChunk | None, limit: int) -> list[HeldChunk]:
+        """Chunks of the sequences up to the view's, by pack and offset."""
+        table = schema.chunks
+        place = tuple_(table.c.pack, table.c.pack_offset, table.c.chunk_id)
+        statement = (
+            select(table)
+            .where(of_source(table, view), table.c.from_seq <= view.seq)
+            .order_by(table.c.pack, table.c.pack_offset, table.c.chunk_id)
+            .limit(limit)
+        )
+        if after is not None:
+            address = after.chunk.address
+            statement = statement.where(
+                place > tuple_(address.pack, address.offset, after.chunk.chunk_id)
+            )
+        async with self._database.read() as connection:
+            rows = await connection.execute(statement)
+            return [
+                HeldChunk(
+                    chunk=_chunk(row),
+                    run_id=row.run_id,
+                    from_seq=row.from_seq,
+                    to_seq=row.to_seq if row.to_seq <= view.seq else OPEN_SEQ,
+                )
+                for row in rows
+            ]
 
     async def forget(self, view: View, now: datetime) -> None:
         """Delete the sequence's rows, reopen what it closed, and owe one more purge. After the
