@@ -41,6 +41,7 @@ class BatchWork:
         self._recording: Together[DocumentOutcome, None] = Together(
             self._record_some, lambda: len(self._working)
         )
+        self._finding: Together[str, bytes | None] = Together(self._find_some)
         self._pinning: Together[tuple[str, str], str] = Together(
             self._pin_some, lambda: len(self._fetching)
         )
@@ -107,6 +108,14 @@ class BatchWork:
         """The version of the document that this run stays with: that of its first fetch."""
         self._fetching.discard(doc_key)
         return await self._pinning.add((doc_key, source_version))
+
+    async def find(self, key: str) -> bytes | None:
+        """An object, if it is there; looked for with others that come meanwhile."""
+        return await self._finding.add(key)
+
+    async def _find_some(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        found = await self.ports.objects.get_all(set(keys))
+        return [found.get(key) for key in keys]
 
     async def _record_some(self, outcomes: Sequence[DocumentOutcome]) -> Sequence[None]:
         await self.record(outcomes)

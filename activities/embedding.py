@@ -20,7 +20,7 @@ from contracts.documents import (
     PreparedDocument,
     Vector,
 )
-from contracts.errors import EmbeddingError, EmbeddingRefused, SluiceError
+from contracts.errors import EmbeddingError, EmbeddingRefused, ObjectMissing, SluiceError
 from contracts.ids import chunk_key, content_hash, text_hash
 from contracts.runs import DocumentOutcome, OutcomeStatus, PlanAction, PlanEntry, Stage
 
@@ -67,7 +67,7 @@ class _BatchEmbedding:
         self._failed: dict[str, EmbeddingError] = {}  # by text hash
 
     async def go(self) -> None:
-        drafts = [await self._draft(entry) for entry in self._work.todo.values()]
+        drafts = await self._drafts(list(self._work.todo.values()))
         await self._find_new(drafts)
         await self._buy(drafts)
         failures = [(draft, error) for draft in drafts if (error := self._error_of(draft))]
@@ -76,11 +76,24 @@ class _BatchEmbedding:
         outcomes = [self._failure(draft, error) for draft, error in failures]
         await self._work.record([*outcomes, *await self._prepare(ready)])
 
-    async def _draft(self, entry: PlanEntry) -> _Draft:
-        if entry.action is PlanAction.DELETE:
-            return _Draft(entry)
+    async def _drafts(self, entries: Sequence[PlanEntry]) -> list[_Draft]:
+        references = {
+            entry.doc_key: self._work.earlier[entry.doc_key].reference or ""
+            for entry in entries
+            if entry.action is not PlanAction.DELETE
+        }
+        contents = await self._ports.objects.get_all(set(references.values()))
+        if lost := set(references.values()) - set(contents):
+            raise ObjectMissing(f"there is no object {min(lost)}, which the stage before has left")
+        return [
+            self._draft(entry, contents[references[entry.doc_key]])
+            if entry.doc_key in references
+            else _Draft(entry)
+            for entry in entries
+        ]
+
+    def _draft(self, entry: PlanEntry, content: bytes) -> _Draft:
         parsed = self._work.earlier[entry.doc_key]
-        content = await self._ports.objects.get(parsed.reference or "")
         chunked = ChunkedDocument.model_validate_json(content)
         draft = _Draft(entry, parsed, chunked)
         seen: Counter[str] = Counter()

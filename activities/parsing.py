@@ -16,7 +16,6 @@ from contracts.documents import ChunkedDocument, DocumentVersion
 from contracts.errors import (
     DocumentGone,
     Fenced,
-    ObjectMissing,
     SluiceError,
     StorageError,
     UnexpectedFailure,
@@ -139,8 +138,10 @@ class _DocumentParsing:
             )
             return self._outcome(document, OutcomeStatus.UNCHANGED)
         key = chunked_key(document, self._ports.parser.fingerprint)
-        chunked = await self._find(key)
-        if chunked is None:
+        known = await self._work.find(key)
+        if known is not None:
+            chunked = ChunkedDocument.model_validate_json(known)
+        else:
             chunked = await self._ports.parser.chunk(path, document.doc_key, document.media_type)
             await self._ports.objects.put(key, chunked.model_dump_json().encode())
         return self._outcome(document, OutcomeStatus.DONE, key, len(chunked.chunks))
@@ -173,12 +174,6 @@ class _DocumentParsing:
             and self._live.content_hash == document.content_hash
             and self._live.fingerprint == self._fingerprint
         )
-
-    async def _find(self, key: str) -> ChunkedDocument | None:
-        try:
-            return ChunkedDocument.model_validate_json(await self._ports.objects.get(key))
-        except ObjectMissing:
-            return None
 
     def _outcome(
         self,

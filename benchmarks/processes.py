@@ -20,15 +20,15 @@ class Usage:
     """Of a span of time. Children are looked at in /proc, so they are missing elsewhere."""
 
     own_cpu: float = 0.0  # seconds
-    child_cpu: float = 0.0  # seconds
     own_peak: int = 0  # bytes
     child_peaks: dict[str, int] = field(default_factory=dict)  # bytes, of the largest by its name
+    child_cpus: dict[str, float] = field(default_factory=dict)  # seconds, of all of a name
     _cpu: dict[int, float] = field(default_factory=dict)
 
     @property
     def cpu(self) -> float:
         """Seconds of all processes."""
-        return self.own_cpu + self.child_cpu
+        return self.own_cpu + sum(self.child_cpus.values())
 
     def look(self) -> None:
         """Take the figures of every descendant that lives now."""
@@ -37,14 +37,16 @@ class Usage:
                 fields = _fields(pid)
                 seconds = (int(fields[_USER]) + int(fields[_SYSTEM])) / TICKS
                 first = self._cpu.setdefault(pid, seconds)
-                self._last[pid] = seconds - first
                 name, peak = _name_and_peak(pid)
+                self._last[pid] = (name, seconds - first)
                 self.child_peaks[name] = max(self.child_peaks.get(name, 0), peak)
-        self.child_cpu = sum(self._last.values())
+        self.child_cpus = {name: 0.0 for name, _ in self._last.values()}
+        for name, seconds in self._last.values():
+            self.child_cpus[name] += seconds
 
     def __post_init__(self) -> None:
         """The newest figure of each child: one that has ended is not forgotten."""
-        self._last: dict[int, float] = {}
+        self._last: dict[int, tuple[str, float]] = {}
 
 
 @asynccontextmanager

@@ -150,6 +150,9 @@ class ObjectStore(Protocol):
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """The object, or a byte range of it."""
 
+    async def get_all(self, keys: Collection[str]) -> dict[str, bytes]:
+        """Those of the objects that are there, by key."""
+
     def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with the prefix, ascending."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -82,6 +83,8 @@ async def running_stack(
                     _background("bridge", lambda stop: _run_bridge(bridge, stop), failed),
                     _api(app, settings) as url,
                 ):
+                    # What is loaded stays: the collector needn't walk through it again and again.
+                    gc.freeze()
                     await _wake(wiring.catalog, orchestrator, crawl=temporal.fresh)
                     with state.announced(url) as access:
                         yield Stack(access, temporal, wiring, bridge, failed)

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 MEBIBYTE: Final = 1024 * 1024
 READY_SECONDS: Final = 60.0  # until a new child has loaded its libraries
 MOST_ANSWER: Final = 128 * MEBIBYTE  # bytes of one result
-JOBS_PER_CHILD: Final = 500  # documents, after which a child is replaced
+JOBS_PER_CHILD: Final = 5_000  # documents, after which a child is replaced; a start takes 0.7 s
 MOST_RESIDENT: Final = 600 * MEBIBYTE  # bytes, beyond which a child is replaced
 
 

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import and_, select, union
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.runs import (
     DocumentOutcome,
@@ -15,7 +14,7 @@ from contracts.runs import (
 )
 from contracts.visibility import View
 from storage.catalog import schema
-from storage.catalog.database import Database, slices
+from storage.catalog.database import Database, Insert, slices
 from storage.catalog.failures import note_failures
 from storage.catalog.intervals import visible_row
 from storage.catalog.tickets import check_ticket
@@ -32,55 +31,26 @@ class Outcomes:
     ) -> None:
         """Write outcomes, and what they mean for later runs."""
         dated = [outcome.model_copy(update={"at": now}) for outcome in outcomes]
+        rows = [_row(ticket, outcome) for outcome in dated]
         async with self._database.write() as connection:
             await check_ticket(connection, ticket)
-            if dated:
-                await self._upsert(connection, ticket, dated)
-                await self._upsert_last(connection, ticket, dated)
+            if rows:
+                await connection.execute(self._upsert, rows)
+                await connection.execute(self._upsert_last, rows)
             await note_failures(self._database, connection, ticket, dated)
 
-    async def _upsert(
-        self, connection: AsyncConnection, ticket: RunTicket, outcomes: Sequence[DocumentOutcome]
-    ) -> None:
-        rows = [
-            {
-                "source_id": ticket.source_id,
-                "seq": ticket.seq,
-                "doc_key": outcome.doc_key,
-                "stage": outcome.stage.value,
-                "status": outcome.status.value,
-                "retryable": outcome.retryable,
-                "outcome": outcome.model_dump_json(),
-            }
-            for outcome in outcomes
-        ]
-        await connection.execute(
-            self._database.upsert(
-                schema.outcomes,
-                ("source_id", "seq", "doc_key", "stage"),
-                ("status", "retryable", "outcome"),
-            ),
-            rows,
+    @property
+    def _upsert(self) -> Insert:
+        return self._database.upsert(
+            schema.outcomes,
+            ("source_id", "seq", "doc_key", "stage"),
+            ("status", "retryable", "outcome"),
         )
 
-    async def _upsert_last(
-        self, connection: AsyncConnection, ticket: RunTicket, outcomes: Sequence[DocumentOutcome]
-    ) -> None:
-        rows = [
-            {
-                "source_id": ticket.source_id,
-                "doc_key": outcome.doc_key,
-                "seq": ticket.seq,
-                "status": outcome.status.value,
-                "outcome": outcome.model_dump_json(),
-            }
-            for outcome in outcomes
-        ]
-        await connection.execute(
-            self._database.upsert(
-                schema.last_outcomes, ("source_id", "doc_key"), ("seq", "status", "outcome")
-            ),
-            rows,
+    @property
+    def _upsert_last(self) -> Insert:
+        return self._database.upsert(
+            schema.last_outcomes, ("source_id", "doc_key"), ("seq", "status", "outcome")
         )
 
     async def outcomes(
@@ -187,6 +157,19 @@ class Outcomes:
                 .order_by(keys.c.doc_key)
             )
             return [_status(*found) for found in rows]
+
+
+def _row(ticket: RunTicket, outcome: DocumentOutcome) -> dict[str, str | int | bool]:
+    """Column values for both tables."""
+    return {
+        "source_id": ticket.source_id,
+        "seq": ticket.seq,
+        "doc_key": outcome.doc_key,
+        "stage": outcome.stage.value,
+        "status": outcome.status.value,
+        "retryable": outcome.retryable,
+        "outcome": outcome.model_dump_json(),
+    }
 
 
 def _status(

@@ -70,6 +70,10 @@ class DirectoryObjects:
         """The object, or a byte range of it."""
         return await self._do(lambda: self._get(key, offset, length))
 
+    async def get_all(self, keys: Collection[str]) -> dict[str, bytes]:
+        """Those of the objects that are there, by key."""
+        return await self._do(lambda: dict(self._there(keys)))
+
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with the prefix, ascending."""
         for info in await self._do(lambda: self._list(prefix)):
@@ -113,6 +117,11 @@ class DirectoryObjects:
                 return file.read(-1 if length is None else length)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise ObjectMissing(f"there is no object {key}") from error
+
+    def _there(self, keys: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        for key in keys:
+            with contextlib.suppress(ObjectMissing):
+                yield key, self._get(key, 0, None)
 
     def _list(self, prefix: str) -> Sequence[ObjectInfo]:
         """Walks only the deepest folder that the prefix names."""

@@ -27,6 +27,10 @@ class MemoryObjects:
         data = self._objects[key][0]
         return data[offset:] if length is None else data[offset : offset + length]
 
+    async def get_all(self, keys: Collection[str]) -> dict[str, bytes]:
+        """Those of the objects that are there, by key."""
+        return {key: self._objects[key][0] for key in keys if key in self._objects}
+
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with the prefix, ascending."""
         for key in sorted(self._objects):

@@ -42,6 +42,14 @@ async def test_an_object_is_read_whole_and_in_part(store: ObjectStore) -> None:
     assert await store.get("a/b.bin", 3, 0) == b""
 
 
+async def test_several_objects_are_read_at_once(store: ObjectStore) -> None:
+    """What isn't there is left out, and is no error."""
+    await store.put("a/b", b"one")
+    await store.put("c", b"two")
+    assert await store.get_all(["c", "none", "a/b", "a"]) == {"c": b"two", "a/b": b"one"}
+    assert await store.get_all([]) == {}
+
+
 async def test_put_if_absent_keeps_the_first(store: ObjectStore) -> None:
     """The second is refused and changes nothing; a plain put replaces."""
     assert await store.put("k", b"first", if_absent=True)
