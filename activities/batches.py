@@ -9,6 +9,7 @@ from activities.together import Together
 from contracts import bitmap
 from contracts.activities import StageReport, StageRequest
 from contracts.errors import EmbeddingUnavailable, SluiceError
+from contracts.ports import ObjectRange
 from contracts.runs import (
     DocumentOutcome,
     OutcomeStatus,
@@ -114,8 +115,7 @@ class BatchWork:
         return await self._finding.add(key)
 
     async def _find_some(self, keys: Sequence[str]) -> Sequence[bytes | None]:
-        found = await self.ports.objects.get_all(set(keys))
-        return [found.get(key) for key in keys]
+        return await self.ports.objects.get_many([ObjectRange(key) for key in keys])
 
     async def _record_some(self, outcomes: Sequence[DocumentOutcome]) -> Sequence[None]:
         await self.record(outcomes)

@@ -22,6 +22,7 @@ from contracts.documents import (
 )
 from contracts.errors import EmbeddingError, EmbeddingRefused, ObjectMissing, SluiceError
 from contracts.ids import chunk_key, content_hash, text_hash
+from contracts.ports import ObjectRange
 from contracts.runs import DocumentOutcome, OutcomeStatus, PlanAction, PlanEntry, Stage
 
 
@@ -77,20 +78,17 @@ class _BatchEmbedding:
         await self._work.record([*outcomes, *await self._prepare(ready)])
 
     async def _drafts(self, entries: Sequence[PlanEntry]) -> list[_Draft]:
-        references = {
-            entry.doc_key: self._work.earlier[entry.doc_key].reference or ""
-            for entry in entries
-            if entry.action is not PlanAction.DELETE
-        }
-        contents = await self._ports.objects.get_all(set(references.values()))
-        if lost := set(references.values()) - set(contents):
-            raise ObjectMissing(f"there is no object {min(lost)}, which the stage before has left")
-        return [
-            self._draft(entry, contents[references[entry.doc_key]])
-            if entry.doc_key in references
-            else _Draft(entry)
-            for entry in entries
+        parsed = [entry for entry in entries if entry.action is not PlanAction.DELETE]
+        wanted = [
+            ObjectRange(self._work.earlier[entry.doc_key].reference or "") for entry in parsed
         ]
+        contents = await self._ports.objects.get_many(wanted)
+        drafts = [_Draft(entry) for entry in entries if entry.action is PlanAction.DELETE]
+        for entry, reference, content in zip(parsed, wanted, contents, strict=True):
+            if content is None:
+                raise ObjectMissing(f"there is no object {reference.key}: the parse stage left it")
+            drafts.append(self._draft(entry, content))
+        return drafts
 
     def _draft(self, entry: PlanEntry, content: bytes) -> _Draft:
         parsed = self._work.earlier[entry.doc_key]

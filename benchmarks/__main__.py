@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
-from benchmarks import change, ingest, reconcile
+from benchmarks import change, ingest, reconcile, search
 
-BENCHMARKS = {"change": change, "ingest": ingest, "reconcile": reconcile}
+BENCHMARKS = {"change": change, "ingest": ingest, "reconcile": reconcile, "search": search}
 
 
 def main() -> int:

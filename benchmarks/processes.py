@@ -80,7 +80,8 @@ def _descendants(root: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             parents[int(entry.name)] = int(_fields(int(entry.name))[_PARENT])
-    found, edge = [], {root}
+    found: list[int] = []
+    edge = {root}
     while edge:
         edge = {pid for pid, parent in parents.items() if parent in edge}
         found.extend(edge)

@@ -138,6 +138,14 @@ class ObjectInfo(NamedTuple):
     modified_at: datetime
 
 
+class ObjectRange(NamedTuple):
+    """Bytes of an object; without a length all that follow."""
+
+    key: str
+    offset: int = 0  # bytes
+    length: int | None = None  # bytes
+
+
 class ObjectStore(Protocol):
     """The data bus: immutable objects under keys of `/`-separated names.
 
@@ -150,8 +158,8 @@ class ObjectStore(Protocol):
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """The object, or a byte range of it."""
 
-    async def get_all(self, keys: Collection[str]) -> dict[str, bytes]:
-        """Those of the objects that are there, by key."""
+    async def get_many(self, ranges: Sequence[ObjectRange]) -> list[bytes | None]:
+        """Several at once, in their order; None where there is no object."""
 
     def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with the prefix, ascending."""
@@ -437,6 +445,9 @@ class PendingCatalog(Protocol):
 
 class ReaderCatalog(Protocol):
     """The catalog as the judge of every hit."""
+
+    async def judge(self, chunk_ids: Collection[str], views: Sequence[View]) -> set[str]:
+        """Those of the chunks whose interval contains the pinned sequence of their source."""
 
     async def locate(self, chunk_ids: Collection[str], views: Sequence[View]) -> dict[str, Located]:
         """The chunks whose interval contains the pinned sequence of their source, as the layout of

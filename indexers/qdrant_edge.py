@@ -7,7 +7,7 @@ so `optimize` is never called.
 
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -17,13 +17,22 @@ import qdrant_edge as edge
 
 from contracts.errors import ConfigurationError, StoreUnavailable
 from contracts.ids import OPEN_SEQ
-from contracts.visibility import Census, Hit, IndexedChunk, LegQuery, StoreWrite, View
+from contracts.visibility import (
+    Census,
+    Hit,
+    IndexedChunk,
+    LegQuery,
+    StoreWrite,
+    View,
+    is_visible,
+)
 from indexers.lanes import Lanes
 from indexers.visibility import best, by_generation
 
 MAX_IDS: Final = 1_000  # ids in one filter
 MAX_POINTS: Final = 256  # points in one upsert
 PAGE: Final = 10_000  # ids in one page of a scroll
+FEW: Final = 64  # hidden points that are left out afterwards, not by a filter
 ROOM: Final = 64 * 2**20  # bytes of free disk that a write asks for: segments grow by 32 MiB
 
 _INTEGER: Final = edge.IntegerIndexParams(lookup=False, range=True, enable_hnsw=False)
@@ -151,14 +160,9 @@ class EdgeVectorStore:
             shard = self._shard(generation)
             if shard is None:
                 continue
-            request = edge.QueryRequest(
-                limit=query.limit,
-                query=edge.Query.Nearest(vector),
-                filter=_candidates(views, query.excluded),
-                params=edge.SearchParams(exact=query.exact),
-            )
             with self._translated(generation):
-                hits += [Hit(str(point.id), point.score) for point in shard.query(request)]
+                few = _nearest_of_all(shard, views, vector, query) if len(views) == 1 else None
+                hits += few if few is not None else _nearest(shard, views, vector, query)
         return best(hits, query.limit)
 
     def _shard(self, generation: int, *, create: bool = False) -> edge.EdgeShard | None:
@@ -271,9 +275,61 @@ def _closed(view: View) -> edge.Filter:
     return edge.Filter(must=[_source(view), _between("to_seq", gte=view.seq, lte=view.seq)])
 
 
+def _hidden(view: View) -> "list[edge.FieldCondition | edge.Filter]":
+    return [_between("from_seq", gt=view.seq), _between("to_seq", lte=view.seq)]
+
+
 def _visible(view: View) -> edge.Filter:
-    interval = [_between("from_seq", lte=view.seq), _between("to_seq", gt=view.seq)]
-    return edge.Filter(must=[_source(view), *interval])
+    # What is hidden is little, and the engine finds it faster than what isn't.
+    return edge.Filter(must=[_source(view)], must_not=_hidden(view))
+
+
+def _nearest(
+    shard: edge.EdgeShard, views: Sequence[View], vector: list[float], query: LegQuery
+) -> list[Hit]:
+    request = edge.QueryRequest(
+        limit=query.limit,
+        query=edge.Query.Nearest(vector),
+        filter=_candidates(views, query.excluded),
+        params=edge.SearchParams(exact=query.exact),
+    )
+    return [Hit(str(point.id), point.score) for point in shard.query(request)]
+
+
+def _nearest_of_all(
+    shard: edge.EdgeShard, views: Sequence[View], vector: list[float], query: LegQuery
+) -> list[Hit] | None:
+    """The same where nearly everything is visible, in half the time: what isn't is looked for
+    among the nearest. None where that is too much, or where it left too little."""
+    [view] = views
+    hidden = _estimate(shard, edge.Filter(must_not=[_source(view)])) + _estimate(
+        shard, edge.Filter(should=_hidden(view))
+    )
+    if hidden > FEW or query.excluded:
+        return None
+    asked = query.limit + hidden
+    request = edge.QueryRequest(
+        limit=asked,
+        query=edge.Query.Nearest(vector),
+        params=edge.SearchParams(exact=query.exact),
+        with_payload=True,
+    )
+    found = shard.query(request)
+    hits = [Hit(str(point.id), point.score) for point in found if _is_seen(view, point.payload)]
+    if len(hits) < query.limit and len(found) == asked:
+        return None
+    return hits[: query.limit]
+
+
+def _estimate(shard: edge.EdgeShard, chosen: edge.Filter) -> int:
+    """How many points the indexes say that it chooses; exact where no deletions are pending."""
+    return shard.count(edge.CountRequest(exact=False, filter=chosen))
+
+
+def _is_seen(view: View, payload: Mapping[str, object] | None) -> bool:
+    if payload is None or payload["source_id"] != view.source_id:
+        return False
+    return is_visible(int(str(payload["from_seq"])), int(str(payload["to_seq"])), view.seq)
 
 
 def _candidates(views: Sequence[View], excluded: frozenset[str]) -> edge.Filter:

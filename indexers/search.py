@@ -8,9 +8,9 @@ from typing import Final, Protocol
 import structlog
 
 from contracts.documents import Located, PackedChunk
-from contracts.errors import ConfigurationError, ObjectMissing, StoreUnavailable
+from contracts.errors import ConfigurationError, StoreUnavailable
 from contracts.ids import text_hash
-from contracts.ports import Embedder, ObjectStore, SearchStore
+from contracts.ports import Embedder, ObjectRange, ObjectStore, SearchStore
 from contracts.search import Fusion, SearchAnswer, SearchHit, SearchQuestion
 from contracts.visibility import Hit, LegQuery, LivePointer, View
 from indexers.fusion import Fused, reciprocal, weighted
@@ -18,7 +18,6 @@ from indexers.fusion import Fused, reciprocal, weighted
 QUERY_TIMEOUT: Final = 5.0  # seconds for a whole question; the grace of retirement exceeds it
 OVERFETCH: Final = 3  # candidates asked of each leg, in limits
 TRIES: Final = 5  # a rollback or retirement under a question starts it over
-READS: Final = 16  # texts read from the object store at once
 log = structlog.get_logger(__name__)
 
 
@@ -31,6 +30,9 @@ class JudgingCatalog(Protocol):
     async def pointers(self, source_ids: Collection[str]) -> dict[str, LivePointer]:
         """The live pointers, read in one statement."""
 
+    async def judge(self, chunk_ids: Collection[str], views: Sequence[View]) -> set[str]:
+        """Those of the chunks that are visible in the views."""
+
     async def locate(self, chunk_ids: Collection[str], views: Sequence[View]) -> dict[str, Located]:
         """The chunks that are visible in the views."""
 
@@ -41,8 +43,19 @@ class JudgingCatalog(Protocol):
 @dataclass(frozen=True, slots=True)
 class _LegAnswer:
     hits: list[Hit]
-    located: dict[str, Located]
     incomplete: bool
+
+
+class _Enough:
+    """How many hits a leg that ranks all chunks must have: the limit, or all that is visible."""
+
+    def __init__(self, catalog: JudgingCatalog, views: Sequence[View], limit: int) -> None:
+        self._catalog = catalog
+        self._views = views
+        self._limit = limit
+
+    async def has(self, hits: int) -> bool:
+        return hits >= self._limit or hits >= await self._catalog.visible(self._views, self._limit)
 
 
 class HybridSearch:
@@ -99,8 +112,8 @@ class HybridSearch:
         if not views:
             return SearchAnswer(pinned=pinned)
         legs = await self._ask_legs(question, views)
-        located = {one: place for leg in legs.values() for one, place in leg.located.items()}
         chosen = _fuse(question, legs)[: question.limit]
+        located = await self._catalog.locate([hit.chunk_id for hit in chosen], views)
         hits = await self._hydrate(chosen, located)
         now = await self._catalog.pointers(question.sources)
         if any(_is_gone(view, now[view.source_id]) for view in views):
@@ -116,84 +129,81 @@ class HybridSearch:
     ) -> dict[str, _LegAnswer]:
         """Both legs at once; one whose weight is 0 isn't asked."""
         query = LegQuery(tuple(views), question.limit * OVERFETCH, text=question.text)
-        needed = await self._catalog.visible(views, question.limit)
+        enough = _Enough(self._catalog, views, question.limit)
         by_rank = question.fusion is Fusion.RRF
         legs: dict[str, Coroutine[None, None, _LegAnswer]] = {}
         if by_rank or question.dense_weight > 0:
-            legs[self._vectors.name] = self._ask_vectors(query, needed)
+            legs[self._vectors.name] = self._ask_vectors(query, enough)
         if by_rank or question.dense_weight < 1:
-            legs[self._keywords.name] = self._ask_leg(self._keywords, query, needed, total=False)
+            legs[self._keywords.name] = self._ask_leg(self._keywords, query, enough, total=False)
         answers = await asyncio.gather(*legs.values())
         return dict(zip(legs, answers, strict=True))
 
-    async def _ask_vectors(self, query: LegQuery, needed: int) -> _LegAnswer:
+    async def _ask_vectors(self, query: LegQuery, enough: _Enough) -> _LegAnswer:
         vector = await self._embedder.embed_query(query.text)
-        return await self._ask_leg(self._vectors, replace(query, vector=vector), needed, total=True)
+        return await self._ask_leg(self._vectors, replace(query, vector=vector), enough, total=True)
 
     async def _ask_leg(
-        self, store: SearchStore, query: LegQuery, needed: int, *, total: bool
+        self, store: SearchStore, query: LegQuery, enough: _Enough, *, total: bool
     ) -> _LegAnswer:
         """One leg's visible hits: asked once, again for twice as many, then exactly.
 
         It is asked again without the ids that the catalog refused, if there were any, or if the
-        list is short without a reason. A `total` leg (vectors) ranks every visible chunk, so fewer
-        than `needed` (the limit, or all that is visible) is short. The keyword leg finds what
+        list is short without a reason. A `total` leg (vectors) ranks every visible chunk, so it is
+        short while it hasn't `enough`. The keyword leg finds what
         holds a word and no more: when it answers with fewer than it was asked for, that was all,
         and however short its list is, nothing is missing from it.
         """
         excluded: set[str] = set()
         hits: list[Hit] = []
-        located: dict[str, Located] = {}
         short = True
         for factor, exact in ((1, False), (2, False), (4, True)):
             asked = query.limit * factor
             request = replace(query, limit=asked, excluded=frozenset(excluded), exact=exact)
             found = await store.search(request)
-            located = await self._catalog.locate([hit.chunk_id for hit in found], query.views)
-            hits = [hit for hit in found if hit.chunk_id in located]
+            seen = await self._catalog.judge([hit.chunk_id for hit in found], query.views)
+            hits = [hit for hit in found if hit.chunk_id in seen]
             exhausted = not total and len(found) < asked
-            short = len(hits) < needed and not exhausted
+            short = not exhausted and not await enough.has(len(hits))
             if len(hits) == len(found) and not short:
                 break
-            excluded.update(hit.chunk_id for hit in found if hit.chunk_id not in located)
+            excluded.update(hit.chunk_id for hit in found if hit.chunk_id not in seen)
         # The list is as long as that of a leg without leftovers, so that both fuse alike.
-        return _LegAnswer(hits[: query.limit], located, incomplete=short)
+        return _LegAnswer(hits[: query.limit], incomplete=short)
 
     async def _hydrate(
         self, chosen: Sequence[Fused], located: Mapping[str, Located]
     ) -> list[SearchHit]:
-        gate = asyncio.Semaphore(READS)
-
-        async def read(candidate: Fused) -> SearchHit | None:
-            place = located[candidate.chunk_id]
-            async with gate:
-                text = await self._text(place)
-            if text is None:
-                return None
-            return SearchHit(
-                score=candidate.score,
+        """The texts of the chosen, read in one go; those that can't be shown are left out."""
+        shown = [hit for hit in chosen if hit.chunk_id in located]
+        addresses = [located[hit.chunk_id].address for hit in shown]
+        records = await self._objects.get_many(
+            [ObjectRange(address.pack, address.offset, address.length) for address in addresses]
+        )
+        return [
+            SearchHit(
+                score=hit.score,
                 text=text,
-                chunk=place,
-                scores=candidate.scores,
-                ranks=candidate.ranks,
+                chunk=located[hit.chunk_id],
+                scores=hit.scores,
+                ranks=hit.ranks,
             )
+            for hit, record in zip(shown, records, strict=True)
+            if (text := _text(located[hit.chunk_id], record)) is not None
+        ]
 
-        hits = await asyncio.gather(*map(read, chosen))
-        return [hit for hit in hits if hit is not None]
 
-    async def _text(self, place: Located) -> str | None:
-        """The body from the pack; None if it isn't there or isn't what was indexed."""
-        address = place.address
-        try:
-            record = await self._objects.get(address.pack, address.offset, address.length)
-            packed = PackedChunk.decode(record)
-        except (ObjectMissing, ValueError) as error:  # pydantic's ValidationError is a ValueError
-            log.warning("a chunk can't be shown", pack=address.pack, error=str(error))
-            return None
-        if text_hash(f"{packed.prefix}{packed.body}") != place.text_hash:
-            log.warning("a chunk can't be shown", pack=address.pack, error="it is another text")
-            return None
-        return packed.body
+def _text(place: Located, record: bytes | None) -> str | None:
+    """The body from a record of a pack; None if it isn't there or isn't what was indexed."""
+    try:
+        packed = PackedChunk.decode(record or b"")
+    except ValueError as error:  # pydantic's ValidationError is one
+        log.warning("a chunk can't be shown", pack=place.address.pack, error=str(error))
+        return None
+    if text_hash(f"{packed.prefix}{packed.body}") != place.text_hash:
+        log.warning("a chunk can't be shown", pack=place.address.pack, error="it is another text")
+        return None
+    return packed.body
 
 
 def _check(question: SearchQuestion) -> None:

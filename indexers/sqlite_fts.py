@@ -1,7 +1,7 @@
 """Keywords in SQLite FTS5: one file, its own, with the generation in each row.
 
 FTS5 scores every match, so a question costs in proportion to how common its words are; words in
-more than a fifth of the chunks are left out while rarer ones remain.
+more than a twentieth of the chunks are left out while rarer ones remain.
 """
 
 import json
@@ -18,7 +18,7 @@ from contracts.visibility import Census, Hit, IndexedChunk, LegQuery, StoreWrite
 from indexers.lanes import Lanes
 from indexers.words import indexed, query_terms
 
-COMMON: Final = 0.2  # of all chunks: a word in more of them is left out of the question
+COMMON: Final = 0.05  # of all chunks: a word in more of them is left out of the question
 PRUNE_FROM: Final = 1_000  # chunks; below it every word is cheap, and a fifth is a handful
 SLICE: Final = 1_000  # chunks deleted in one transaction: their texts are tokenized once more
 BUSY: Final = 5.0  # seconds to wait for another process's write
@@ -242,9 +242,19 @@ def _census(reader: sqlite3.Connection, view: View) -> Census:
 
 
 def _search(reader: sqlite3.Connection, query: LegQuery) -> list[Hit]:
-    phrases = _selective(reader, [f'"{term}"' for term in query_terms(query.text)])
+    """The best of what holds any of the words; where all of them are common, of what holds all of
+    them, if that is enough: it ranks above the rest anyway, and is a small part of it."""
+    phrases, common = _selective(reader, [f'"{term}"' for term in query_terms(query.text)])
     if not phrases or not query.views:
         return []
+    if common and len(phrases) > 1:
+        hits = _matching(reader, " AND ".join(phrases), query)
+        if len(hits) == query.limit:
+            return hits
+    return _matching(reader, " OR ".join(phrases), query)
+
+
+def _matching(reader: sqlite3.Connection, expression: str, query: LegQuery) -> list[Hit]:
     interval = "(source_id = ? AND generation = ? AND from_seq <= ? AND to_seq > ?)"
     seen = " OR ".join([interval] * len(query.views))
     # CROSS JOIN keeps the full-text index outermost: started from `chunk`, the same query is a
@@ -262,22 +272,24 @@ def _search(reader: sqlite3.Connection, query: LegQuery) -> list[Hit]:
         for value in (view.source_id, view.generation, view.seq, view.seq)
     ]
     excluded = json.dumps(sorted(query.excluded))
-    rows = reader.execute(statement, (" OR ".join(phrases), *bounds, excluded, query.limit))
+    rows = reader.execute(statement, (expression, *bounds, excluded, query.limit))
     return [Hit(chunk_id, -score) for chunk_id, score in rows]
 
 
-def _selective(reader: sqlite3.Connection, phrases: list[str]) -> list[str]:
-    """The phrases that are found at all and not in most chunks; the found ones if all are common.
+def _selective(reader: sqlite3.Connection, phrases: list[str]) -> tuple[list[str], bool]:
+    """The phrases that are found at all and not common; the found ones if all are common, and
+    whether they are.
 
     FTS5 counts, not a vocabulary table, so that its tokenizer alone says what a word is.
     """
     total = int(reader.execute("SELECT count(*) FROM chunk").fetchone()[0])
     if total < PRUNE_FROM:
-        return phrases
+        return phrases, False
     bound = int(total * COMMON)
     count = "SELECT count(*) FROM (SELECT 1 FROM fts WHERE fts MATCH ? LIMIT ?)"
     counts = {
         phrase: int(reader.execute(count, (phrase, bound + 1)).fetchone()[0]) for phrase in phrases
     }
     found = [phrase for phrase in phrases if counts[phrase]]
-    return [phrase for phrase in found if counts[phrase] <= bound] or found
+    rare = [phrase for phrase in found if counts[phrase] <= bound]
+    return (rare, False) if rare else (found, True)

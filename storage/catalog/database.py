@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, StaticPool, Table, event, make_url
@@ -50,6 +50,9 @@ class Database:
         self._writing = asyncio.Lock()
         # In memory there is one connection, so a read can't overlap a write.
         self._reading = self._writing if in_memory else None
+        # To check a connection out and in again is a third of a short transaction.
+        self._readers: list[AsyncConnection] = []
+        self._writers: list[AsyncConnection] = []
         if self.engine.dialect.name == "sqlite":
             event.listen(self.engine.sync_engine, "connect", _configure_sqlite)
             event.listen(self.engine.sync_engine, "begin", _begin_sqlite)
@@ -58,29 +61,36 @@ class Database:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A snapshot."""
         if self._reading is None:
-            async with self._transaction(write=False) as connection:
+            async with self._transaction(self._readers, write=False) as connection:
                 yield connection
             return
-        async with self._reading, self._transaction(write=False) as connection:
+        async with self._reading, self._transaction(self._readers, write=False) as connection:
             yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """One transaction, committed at the end of the body, rolled back on an error."""
-        async with self._writing, self._transaction(write=True) as connection:
+        async with self._writing, self._transaction(self._writers, write=True) as connection:
             yield connection
 
     @asynccontextmanager
-    async def _transaction(self, *, write: bool) -> AsyncIterator[AsyncConnection]:
-        try:
-            async with self.engine.connect() as plain:
-                connection = await plain.execution_options(sluice_write=write)
+    async def _transaction(
+        self, idle: list[AsyncConnection], *, write: bool
+    ) -> AsyncIterator[AsyncConnection]:
+        """On a connection that is kept, unless something went wrong on it."""
+        with _translated():
+            connection = idle.pop() if idle else await self._connect(write=write)
+            try:
                 async with connection.begin():
                     yield connection
-        except (DatabaseError, InterfaceError) as error:
-            raise StoreUnavailable(_sentence(error)) from error
-        except SQLAlchemyError as error:
-            raise StoreUnavailable(f"the catalog failed: {error}") from error
+            except BaseException:
+                await connection.close()
+                raise
+            idle.append(connection)
+
+    async def _connect(self, *, write: bool) -> AsyncConnection:
+        connection = await self.engine.connect()
+        return await connection.execution_options(sluice_write=write)
 
     def insert(self, table: Table) -> Insert:
         """An insert that knows conflicts, in the words of this dialect."""
@@ -102,7 +112,19 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection."""
+        for connection in (*self._readers, *self._writers):
+            await connection.close()
         await self.engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (DatabaseError, InterfaceError) as error:
+        raise StoreUnavailable(_sentence(error)) from error
+    except SQLAlchemyError as error:
+        raise StoreUnavailable(f"the catalog failed: {error}") from error
 
 
 def _sentence(error: DatabaseError | InterfaceError) -> str:
@@ -128,4 +150,6 @@ def _configure_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) 
 
 def _begin_sqlite(connection: Connection) -> None:
     write = connection.get_execution_options().get("sluice_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    driver = connection.connection.driver_connection
+    if isinstance(driver, OneHopConnection):
+        driver.begin(write=write)

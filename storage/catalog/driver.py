@@ -1,4 +1,5 @@
-"""The SQLite driver under the catalog: aiosqlite, with one hop to its thread for each statement."""
+"""The SQLite driver under the catalog: aiosqlite, with one hop to its thread for each statement,
+and none for the beginning of a transaction, nor for the end of one that only reads."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -34,6 +35,33 @@ class OneHopConnection(aiosqlite.Connection):
     def __init__(self, path: str) -> None:
         super().__init__(lambda: sqlite3.connect(path), ROWS_AT_ONCE)
         self._thread.daemon = True  # a forgotten connection must not keep the process
+        self._beginning: str | None = None  # to be executed before the next statement
+        self._writes = False
+
+    def begin(self, *, write: bool) -> None:
+        """A transaction begins with its first statement."""
+        self._writes = write
+        self._beginning = "BEGIN IMMEDIATE" if write else "BEGIN"
+
+    async def commit(self) -> None:
+        """End the transaction; who only read needn't wait for it."""
+        if self._writes:
+            await super().commit()
+        else:
+            self._leave()
+
+    async def rollback(self) -> None:
+        """End the transaction without a trace."""
+        if self._writes:
+            self._beginning = None
+            await super().rollback()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        # The thread takes one after the other: whoever comes next finds the transaction ended.
+        self._beginning = None
+        self._tx.put_nowait((None, self._conn.rollback))
 
     def cursor(self) -> "OneHopCursor":  # type: ignore[override] # entered like the original
         """A cursor that opens when it executes."""
@@ -41,13 +69,18 @@ class OneHopConnection(aiosqlite.Connection):
 
     async def run(self, operation: str, parameters: Parameters, *, many: bool) -> _Executed:
         """Execute in the connection's thread."""
-        hop = self._execute(self._run, operation, parameters, many)  # type: ignore[no-untyped-call] # aiosqlite leaves it untyped
+        beginning, self._beginning = self._beginning, None
+        hop = self._execute(self._run, beginning, operation, parameters, many)  # type: ignore[no-untyped-call] # aiosqlite leaves it untyped
         executed: _Executed = await hop
         return executed
 
-    def _run(self, operation: str, parameters: Parameters, many: bool) -> _Executed:
+    def _run(
+        self, beginning: str | None, operation: str, parameters: Parameters, many: bool
+    ) -> _Executed:
         cursor = self._conn.cursor()
         try:
+            if beginning is not None:
+                cursor.execute(beginning)
             if many:
                 cursor.executemany(operation, parameters)
             else:

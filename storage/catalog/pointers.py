@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Row, select, union, update
+from sqlalchemy import Row, bindparam, select, union, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.errors import PromotionRefused, RollbackRefused, UnknownSource
@@ -18,6 +18,21 @@ from storage.catalog.database import Database
 from storage.catalog.intervals import moment
 
 ROLLBACK = "rollback"  # the action in the audit trail
+
+
+# Built once: every question reads them twice.
+_POINTERS: Final = (
+    select(schema.live_pointers)
+    .select_from(
+        schema.live_pointers.join(
+            schema.sources, schema.sources.c.source_id == schema.live_pointers.c.source_id
+        )
+    )
+    .where(
+        schema.live_pointers.c.source_id.in_(bindparam("ids", expanding=True)),
+        schema.sources.c.removed.is_(False),
+    )
+)
 
 
 class Pointers:
@@ -34,14 +49,9 @@ class Pointers:
 
     async def pointers(self, source_ids: Collection[str]) -> dict[str, LivePointer]:
         """The pointers, in one statement."""
-        pointer, sources = schema.live_pointers, schema.sources
-        statement = (
-            select(pointer)
-            .select_from(pointer.join(sources, sources.c.source_id == pointer.c.source_id))
-            .where(pointer.c.source_id.in_(list(source_ids)), sources.c.removed.is_(False))
-        )
         async with self._database.read() as connection:
-            found = {row.source_id: _pointer(row) for row in await connection.execute(statement)}
+            rows = await connection.execute(_POINTERS, {"ids": list(source_ids)})
+            found = {row.source_id: _pointer(row) for row in rows}
         for source_id in source_ids:
             if source_id not in found:
                 raise UnknownSource(

@@ -1,15 +1,46 @@
 """The catalog as the judge of every hit."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Row, bindparam, func, select
 
 from contracts.documents import Located, PackAddress
 from contracts.visibility import View, is_visible
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
 from storage.catalog.intervals import visible
+
+# The intervals are judged here: with them in the statement SQLite would walk every chunk of the
+# source by an index on intervals, and look for the few ids among them. Both statements are built
+# once: building one takes as long as executing it.
+_JUDGED: Final = select(
+    schema.chunks.c.chunk_id,
+    schema.chunks.c.source_id,
+    schema.chunks.c.generation,
+    schema.chunks.c.from_seq,
+    schema.chunks.c.to_seq,
+).where(schema.chunks.c.chunk_id.in_(bindparam("ids", expanding=True)))
+_LOCATED: Final = (
+    select(
+        schema.chunks,
+        *(column for column in schema.layout.c if column.name != "chunk_id"),
+        schema.document_versions.c.title,
+        schema.document_versions.c.uri,
+        schema.document_versions.c.source_version,
+        schema.document_versions.c.from_seq.label("version_from"),
+        schema.document_versions.c.to_seq.label("version_to"),
+    )
+    .select_from(
+        schema.chunks.join(
+            schema.layout, schema.layout.c.chunk_id == schema.chunks.c.chunk_id
+        ).join(
+            schema.document_versions,
+            schema.document_versions.c.id == schema.layout.c.document_version_id,
+        )
+    )
+    .where(schema.chunks.c.chunk_id.in_(bindparam("ids", expanding=True)))
+)
 
 
 class Readers:
@@ -18,28 +49,26 @@ class Readers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def judge(self, chunk_ids: Collection[str], views: Sequence[View]) -> set[str]:
+        """The visible ones, found by their ids and judged here."""
+        pinned = {(view.source_id, view.generation): view.seq for view in views}
+        seen: set[str] = set()
+        async with self._database.read() as connection:
+            for some in slices(list(chunk_ids)):
+                rows = await connection.execute(_JUDGED, {"ids": some})
+                for chunk_id, source_id, generation, from_seq, to_seq in rows:
+                    seq = pinned.get((source_id, generation))
+                    if seq is not None and is_visible(from_seq, to_seq, seq):
+                        seen.add(chunk_id)
+        return seen
+
     async def locate(self, chunk_ids: Collection[str], views: Sequence[View]) -> dict[str, Located]:
         """The visible ones, as the layout of their document version shows them."""
-        chunks, versions, layout = schema.chunks, schema.document_versions, schema.layout
-        joined = chunks.join(layout, layout.c.chunk_id == chunks.c.chunk_id).join(
-            versions, versions.c.id == layout.c.document_version_id
-        )
-        # The intervals are judged here: with them in the statement SQLite would walk every chunk
-        # of the source by an index on intervals, and look for the few ids among them.
-        statement = select(
-            chunks,
-            *(c for c in layout.c if c.name != "chunk_id"),
-            versions.c.title,
-            versions.c.uri,
-            versions.c.source_version,
-            versions.c.from_seq.label("version_from"),
-            versions.c.to_seq.label("version_to"),
-        ).select_from(joined)
         pinned = {(view.source_id, view.generation): view.seq for view in views}
         found: dict[str, Located] = {}
         async with self._database.read() as connection:
             for some in slices(list(chunk_ids)):
-                rows = await connection.execute(statement.where(chunks.c.chunk_id.in_(some)))
+                rows = await connection.execute(_LOCATED, {"ids": some})
                 found.update({row.chunk_id: _located(row) for row in rows if _seen(row, pinned)})
         return found
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
 from contracts.errors import ObjectMissing, StoreUnavailable
-from contracts.ports import ObjectInfo
+from contracts.ports import ObjectInfo, ObjectRange
 
 Result = TypeVar("Result")
 
@@ -70,9 +70,9 @@ class DirectoryObjects:
         """The object, or a byte range of it."""
         return await self._do(lambda: self._get(key, offset, length))
 
-    async def get_all(self, keys: Collection[str]) -> dict[str, bytes]:
-        """Those of the objects that are there, by key."""
-        return await self._do(lambda: dict(self._there(keys)))
+    async def get_many(self, ranges: Sequence[ObjectRange]) -> list[bytes | None]:
+        """Several at once, in their order; None where there is no object."""
+        return await self._do(lambda: [self._get_if_there(*wanted) for wanted in ranges])
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with the prefix, ascending."""
@@ -118,10 +118,11 @@ class DirectoryObjects:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise ObjectMissing(f"there is no object {key}") from error
 
-    def _there(self, keys: Collection[str]) -> Iterator[tuple[str, bytes]]:
-        for key in keys:
-            with contextlib.suppress(ObjectMissing):
-                yield key, self._get(key, 0, None)
+    def _get_if_there(self, key: str, offset: int, length: int | None) -> bytes | None:
+        try:
+            return self._get(key, offset, length)
+        except ObjectMissing:
+            return None
 
     def _list(self, prefix: str) -> Sequence[ObjectInfo]:
         """Walks only the deepest folder that the prefix names."""

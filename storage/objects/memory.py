@@ -1,10 +1,10 @@
 """The object store in memory, for tests and trials."""
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime
 
 from contracts.errors import ObjectMissing
-from contracts.ports import ObjectInfo
+from contracts.ports import ObjectInfo, ObjectRange
 
 
 class MemoryObjects:
@@ -27,9 +27,11 @@ class MemoryObjects:
         data = self._objects[key][0]
         return data[offset:] if length is None else data[offset : offset + length]
 
-    async def get_all(self, keys: Collection[str]) -> dict[str, bytes]:
-        """Those of the objects that are there, by key."""
-        return {key: self._objects[key][0] for key in keys if key in self._objects}
+    async def get_many(self, ranges: Sequence[ObjectRange]) -> list[bytes | None]:
+        """Several at once, in their order; None where there is no object."""
+        return [
+            await self.get(*wanted) if wanted.key in self._objects else None for wanted in ranges
+        ]
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         """Objects whose key starts with the prefix, ascending."""

@@ -2,9 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -19,13 +18,13 @@ from contracts.documents import (
     Vector,
     Vectors,
 )
-from contracts.errors import ConfigurationError, ObjectMissing, StoreUnavailable, UnknownSource
+from contracts.errors import ConfigurationError, StoreUnavailable, UnknownSource
 from contracts.ids import OPEN_SEQ, chunk_id, text_hash
-from contracts.ports import ObjectInfo
 from contracts.search import Fusion, SearchAnswer, SearchQuestion
 from contracts.visibility import IndexedChunk, LivePointer, StoreWrite, View, is_visible
 from indexers.memory import MemoryStore
 from indexers.search import HybridSearch
+from storage.objects.memory import MemoryObjects
 
 DIMENSION = 16
 PREFIX = "Guide > "
@@ -59,33 +58,6 @@ class WordEmbedder:
         return
 
 
-class Objects:
-    """Objects in a dictionary."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, bytes] = {}
-
-    async def put(self, key: str, data: bytes, *, if_absent: bool = False) -> bool:
-        if if_absent and key in self.data:
-            return False
-        self.data[key] = data
-        return True
-
-    async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        if key not in self.data:
-            raise ObjectMissing(f"No object {key}.")
-        return self.data[key][offset:] if length is None else self.data[key][offset:][:length]
-
-    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        for key in sorted(self.data):
-            if key.startswith(prefix):
-                yield ObjectInfo(key, len(self.data[key]), datetime.fromtimestamp(0, UTC))
-
-    async def delete(self, keys: Collection[str]) -> None:
-        for key in keys:
-            self.data.pop(key, None)
-
-
 @dataclass
 class Row:
     place: Located
@@ -95,20 +67,23 @@ class Row:
 
 @dataclass
 class Judge:
-    """The reading part of a catalog, as a plain model; `on_locate` runs before each verdict."""
+    """The reading part of a catalog, as a plain model; `on_judge` runs before each verdict."""
 
     pointer: dict[str, LivePointer] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
-    on_locate: Callable[[], Awaitable[None]] | None = None
+    on_judge: Callable[[], Awaitable[None]] | None = None
 
     async def pointers(self, source_ids: Collection[str]) -> dict[str, LivePointer]:
         if missing := set(source_ids) - set(self.pointer):
             raise UnknownSource(f"No source is called {missing}.")
         return {source_id: self.pointer[source_id] for source_id in source_ids}
 
+    async def judge(self, chunk_ids: Collection[str], views: Sequence[View]) -> set[str]:
+        if self.on_judge is not None:
+            await self.on_judge()
+        return set(await self.locate(chunk_ids, views))
+
     async def locate(self, chunk_ids: Collection[str], views: Sequence[View]) -> dict[str, Located]:
-        if self.on_locate is not None:
-            await self.on_locate()
         return {
             one: self.rows[one].place
             for one in chunk_ids
@@ -135,7 +110,7 @@ class World:
         self.judge = Judge()
         self.vectors = MemoryStore("vectors")
         self.keywords = MemoryStore("keywords")
-        self.objects = Objects()
+        self.objects = MemoryObjects()
         self.embedder = WordEmbedder()
         self.search = HybridSearch(
             self.judge, self.vectors, self.keywords, self.embedder, self.objects
@@ -362,12 +337,13 @@ async def test_texts_that_do_not_fit_are_dropped(damage: str) -> None:
     world = World()
     first, _ = await world.write(1, "red apple", "green pear")
     world.point(1)
+    record = await world.objects.get(first)
     if damage == "missing":
         await world.objects.delete([first])
     elif damage == "torn":
-        world.objects.data[first] = world.objects.data[first][:20]
+        await world.objects.put(first, record[:20])
     else:
-        world.objects.data[first] = world.objects.data[first].replace(b"red", b"bad")
+        await world.objects.put(first, record.replace(b"red", b"bad"))
     answer = await world.ask("apple", limit=2)
     assert texts(answer) == ["green pear"]
     assert answer.incomplete
@@ -381,10 +357,10 @@ async def test_a_rollback_under_a_question_starts_it_over() -> None:
     world.point(2, oldest_retained=1)
 
     async def roll_back() -> None:
-        world.judge.on_locate = None
+        world.judge.on_judge = None
         world.point(1, oldest_retained=1)
 
-    world.judge.on_locate = roll_back
+    world.judge.on_judge = roll_back
     answer = await world.ask("apple")
     assert texts(answer) == ["old apple"]
     assert answer.pinned == {"a": 1}
@@ -400,10 +376,10 @@ async def test_retirement_and_rebuild_start_a_question_over(
     world.point(1)
 
     async def move() -> None:
-        world.judge.on_locate = None
+        world.judge.on_judge = None
         world.point(2, generation=generation, oldest_retained=oldest_retained)
 
-    world.judge.on_locate = move
+    world.judge.on_judge = move
     assert (await world.ask("apple")).pinned == {"a": 2}
 
 
@@ -414,11 +390,11 @@ async def test_a_promotion_under_a_question_changes_nothing() -> None:
     world.point(1, open_seq=2)
 
     async def promote() -> None:
-        world.judge.on_locate = None
+        world.judge.on_judge = None
         await world.write(2, "new apple", closes=[old])
         world.point(2, oldest_retained=1)
 
-    world.judge.on_locate = promote
+    world.judge.on_judge = promote
     answer = await world.ask("apple")
     assert texts(answer) == ["old apple"]
     assert answer.pinned == {"a": 1}
@@ -433,7 +409,7 @@ async def test_a_preview_that_is_rejected_meanwhile_is_refused() -> None:
     async def reject() -> None:
         world.point(1)
 
-    world.judge.on_locate = reject
+    world.judge.on_judge = reject
     with pytest.raises(ConfigurationError, match="neither staged now nor retained"):
         await world.ask("apple", at=2)
 
@@ -450,7 +426,7 @@ async def test_sources_that_never_rest_are_an_error() -> None:
         moves += 1
         world.point(1, generation=moves + 1)
 
-    world.judge.on_locate = move
+    world.judge.on_judge = move
     with pytest.raises(StoreUnavailable, match="moved under the search"):
         await world.ask("apple")
 
@@ -465,7 +441,7 @@ async def test_a_question_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> N
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    world.judge.on_locate = hang
+    world.judge.on_judge = hang
     with pytest.raises(StoreUnavailable, match="took longer than"):
         await world.ask("apple")
 
