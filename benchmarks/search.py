@@ -19,6 +19,7 @@ from contracts.search import SearchQuestion
 from contracts.visibility import HeldChunk, LegQuery, View
 from documents import pipeline
 from documents.parsers.parsed import Content
+from indexers.qdrant_edge import EdgeVectorStore
 from sluice.settings import Settings
 from sluice.stack import Stack, running_stack
 from sluice.telemetry import configure
@@ -30,6 +31,7 @@ VOCABULARY = 30_000  # words, as frequent as in a language (Zipf)
 WORDS = 70  # of one section, beside the stop words
 STOP_WORDS = ("the", "of", "and", "to", "in", "is", "for", "that")
 NEAREST = 10
+GRAPH_BOUND = 600.0  # seconds
 PAGE = 2_000  # chunks read at once for the true nearest
 
 
@@ -50,7 +52,7 @@ async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
         async with running_stack(Settings(state=Path(folder) / "state")) as stack:
             filled = await fill(stack, root)
             sys.stderr.write(f"{options.chunks} chunks ingested in {filled:.1f} s\n")
-            await asyncio.sleep(IDLE)
+            await _graph(stack)
             view = await _live(stack)
             visible = await stack.wiring.catalog.visible([view], 2 * options.chunks)
             questions = [_question(number, rng) for number in range(options.questions)]
@@ -129,6 +131,17 @@ KINDS = {"rare": _rare, "mid": _mid, "common": _common, "sentence": _sentence}
 
 def _question(number: int, rng: random.Random) -> str:
     return list(KINDS.values())[number % len(KINDS)](rng)
+
+
+async def _graph(stack: Stack) -> None:
+    """Wait until the vectors' graph is in use."""
+    started = time.perf_counter()
+    [store] = [store for store in stack.wiring.ports.stores if isinstance(store, EdgeVectorStore)]
+    async with asyncio.timeout(GRAPH_BOUND):
+        while store.building:
+            await asyncio.sleep(IDLE)
+    await asyncio.sleep(IDLE)
+    sys.stderr.write(f"the graph was in use after {time.perf_counter() - started:.1f} s\n")
 
 
 async def _live(stack: Stack) -> View:
