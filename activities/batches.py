@@ -159,6 +159,7 @@ class BatchWork:
             unchanged=sum(o.status is OutcomeStatus.UNCHANGED for o in outcomes),
             failed=sum(o.status is OutcomeStatus.FAILED and not o.retryable for o in outcomes),
             embedded=sum(o.embedded for o in outcomes) if self.stage is Stage.EMBED else 0,
+            embedded_tokens=sum(o.embedded_tokens for o in outcomes),
             retry=bitmap.encode(retry),
             retry_after=self.retry_after,
         )

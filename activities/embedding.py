@@ -1,8 +1,10 @@
 """The second stage: buy the vectors that nobody has, pack new chunks, prepare the documents."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from temporalio import activity
 
@@ -35,7 +37,8 @@ class _Draft:
     chunked: ChunkedDocument | None = None
     chunks: list[tuple[str, str, Chunk]] = field(default_factory=list)  # key, text hash, chunk
     new: list[int] = field(default_factory=list)  # places of chunks the catalog doesn't have
-    bought: int = 0
+    bought: int = 0  # chunks
+    bought_tokens: int = 0
 
 
 class Embedding:
@@ -66,6 +69,7 @@ class _BatchEmbedding:
         self._progress = progress
         self._vectors: dict[str, Vector] = {}
         self._failed: dict[str, EmbeddingError] = {}  # by text hash
+        self._silent: EmbeddingError | None = None  # why nobody is asked any more
 
     async def go(self) -> None:
         drafts = await self._drafts(list(self._work.todo.values()))
@@ -110,7 +114,7 @@ class _BatchEmbedding:
             draft.new = [n for n, (key, _, _) in enumerate(draft.chunks) if key not in have]
 
     async def _buy(self, drafts: Sequence[_Draft]) -> None:
-        """Look the vectors up, buy those that are missing, in slices, and keep each slice."""
+        """Look the vectors up, and buy those that are missing, request by request."""
         texts = {
             draft.chunks[n][1]: (draft, draft.chunks[n][2].embedded_text)
             for draft in drafts
@@ -119,17 +123,29 @@ class _BatchEmbedding:
         space = self._ports.embedder.space
         self._vectors = await self._ports.catalog.vectors(space, list(texts))
         missing = [embedded for embedded in texts if embedded not in self._vectors]
-        step = self._ports.limits.embed_texts
         self._progress.doing, self._progress.total = "embedding chunks", len(missing)
-        for start in range(0, len(missing), step):
-            slice_ = missing[start : start + step]
-            bought = await self._embed({name: texts[name][1] for name in slice_})
-            for name in bought:
-                texts[name][0].bought += 1
-            self._progress.done += len(slice_)
+        places = asyncio.Semaphore(self._ports.limits.concurrent_embeddings)
+
+        async def buy(names: Sequence[str]) -> None:
+            async with places:
+                for name in await self._embed({name: texts[name][1] for name in names}):
+                    draft = texts[name][0]
+                    draft.bought += 1
+                    draft.bought_tokens += tokens_of[name]
+                self._progress.done += len(names)
+
+        tokens_of = {embedded: chunk.tokens for d in drafts for _, embedded, chunk in d.chunks}
+        rest = iter(missing)
+        async with asyncio.TaskGroup() as tasks:
+            for piece in self._ports.embedder.split([texts[name][1] for name in missing]):
+                tasks.create_task(buy([*islice(rest, len(piece))]))
 
     async def _embed(self, texts: dict[str, str]) -> list[str]:
-        """Buy one slice; answers what was bought. A refusal is narrowed down to its text."""
+        """Make one request and keep what it bought; answers whose vectors that is. A refusal is
+        narrowed down to its text; who can't be asked now isn't asked again in this attempt."""
+        if self._silent is not None:
+            self._failed.update(dict.fromkeys(texts, self._silent))
+            return []
         embedder = self._ports.embedder
         try:
             vectors = await embedder.embed_passages(list(texts.values()))
@@ -142,6 +158,7 @@ class _BatchEmbedding:
             first = await self._embed({name: texts[name] for name in names[:half]})
             return first + await self._embed({name: texts[name] for name in names[half:]})
         except EmbeddingError as error:
+            self._silent = error
             self._failed.update(dict.fromkeys(texts, error))
             return []
         bought = dict(zip(texts, vectors, strict=True))
@@ -163,7 +180,9 @@ class _BatchEmbedding:
             source_version=parsed.source_version if parsed else None,
             fingerprint=parsed.fingerprint if parsed else None,
         )
-        return outcome.model_copy(update={"embedded": draft.bought})
+        return outcome.model_copy(
+            update={"embedded": draft.bought, "embedded_tokens": draft.bought_tokens}
+        )
 
     async def _prepare(self, drafts: Sequence[_Draft]) -> list[DocumentOutcome]:
         """Write the pack and the prepared documents; both are named so that a retry that makes
@@ -188,6 +207,7 @@ class _BatchEmbedding:
                 fingerprint=draft.parsed.fingerprint if draft.parsed else None,
                 chunks=len(draft.chunks),
                 embedded=draft.bought,
+                embedded_tokens=draft.bought_tokens,
                 reference=key,
             )
             for draft in drafts

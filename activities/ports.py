@@ -32,7 +32,7 @@ class Limits:
     concurrent_looks: int = 16  # HEAD requests of one plan in flight
     concurrent_fetches: int = 32  # documents of one batch being fetched or parsed
     window: int = 4  # batches of one run in flight
-    embed_texts: int = 128  # chunks of one call to the embedder
+    concurrent_embeddings: int = 1  # requests of one batch to the embedder on their way at once
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,10 @@ class CountingEmbedder:
         """The inner one's."""
         return self._inner.space
 
+    def split(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        """As the inner one does."""
+        return self._inner.split(texts)
+
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """Count and pass on."""
         self.bought += len(texts)

@@ -207,6 +207,7 @@ class StageReport(WireModel):
     failed: int = 0
     deleted: int = 0
     embedded: int = 0
+    embedded_tokens: int = 0
     retry: str | None = None  # bitmap (hex) of entries; None: none
     retry_after: float | None = None  # seconds
 

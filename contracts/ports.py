@@ -117,6 +117,10 @@ class Embedder(Protocol):
     def space(self) -> EmbeddingSpace:
         """The space of its vectors."""
 
+    def split(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        """The texts in order, in pieces that are one request each: what one request has bought is
+        kept before another may fail."""
+
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One vector a text, in order."""
 

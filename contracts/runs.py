@@ -72,6 +72,7 @@ class RunCounts(WireModel):
     chunks_opened: int = 0  # chunks
     chunks_closed: int = 0  # chunks
     embedded: int = 0  # chunks whose vector was bought in this run
+    embedded_tokens: int = 0  # of those chunks, by our count
 
 
 class RunRecord(WireModel):
@@ -147,6 +148,7 @@ class DocumentOutcome(WireModel):
     fingerprint: str | None = None
     chunks: int = 0
     embedded: int = 0  # chunks whose vector was bought
+    embedded_tokens: int = 0  # of those chunks
     reference: str | None = None  # object-store key of what the stage made
     document: StagedDocument | None = None  # after PARSE: what was fetched
     seconds: float = 0.0

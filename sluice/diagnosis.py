@@ -111,10 +111,10 @@ def _package(component: str, distribution: str, module: str) -> Finding:
 
 
 def _embedder(settings: Settings) -> Finding:
-    from documents.embedders import open_embedder  # noqa: PLC0415 - a package may be missing
+    from sluice.embedders import configured_embedder  # noqa: PLC0415 - a package may be missing
 
     async def space() -> str:
-        embedder = open_embedder(settings.embedder)
+        embedder = configured_embedder(settings)
         try:
             await embedder.embed_query("sluice")
             return embedder.space.name
@@ -123,6 +123,9 @@ def _embedder(settings: Settings) -> Finding:
 
     try:
         name = asyncio.run(space())
+    except SluiceError as error:
+        remedy = f"{error}"
+        return Finding(component="embedder", ok=False, found=settings.embedder, remedy=remedy)
     except Exception as error:  # noqa: BLE001 - whatever a model's loader raises is the finding
         return Finding(
             component="embedder",

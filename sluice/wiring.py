@@ -21,11 +21,12 @@ from contracts.events import ChangeSignal
 from contracts.gate import Verdict
 from contracts.ports import Catalog, Embedder, ObjectStore, Orchestrator, Source
 from contracts.sources import SourceConfig
-from documents.embedders import open_embedder
+from documents.embedders import OPENAI
 from documents.parsers.sandbox import SandboxedParser, SandboxLimits
 from indexers.qdrant_edge import EdgeVectorStore
 from indexers.search import HybridSearch
 from indexers.sqlite_fts import FtsKeywordStore
+from sluice.embedders import configured_embedder
 from sluice.settings import Settings
 from sluice.state import StateFolder
 from storage.catalog.repository import open_catalog, sqlite_url
@@ -152,7 +153,7 @@ async def open_wiring(
         )
         stack.push_async_callback(catalog.close)
         objects = DirectoryObjects(state.objects)
-        embedder = embedder or open_embedder(settings.embedder)
+        embedder = embedder or configured_embedder(settings)
         stack.push_async_callback(embedder.close)
         state.claim(embedder.space)
         vectors = EdgeVectorStore(state.vectors, embedder.space.dimension)
@@ -184,6 +185,9 @@ async def open_wiring(
                 batch_bytes=settings.batch_bytes,
                 window=settings.window,
                 max_document=settings.max_document_bytes,
+                concurrent_embeddings=(
+                    settings.embedding_concurrency if settings.embedder == OPENAI else 1
+                ),
             ),
         )
         search = HybridSearch(catalog, vectors, keywords, embedder, objects)

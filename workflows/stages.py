@@ -36,6 +36,7 @@ def add(counts: RunCounts, report: StageReport) -> RunCounts:
             "failed": counts.failed + report.failed,
             "deleted": counts.deleted + report.deleted,
             "embedded": counts.embedded + report.embedded,
+            "embedded_tokens": counts.embedded_tokens + report.embedded_tokens,
         }
     )
 

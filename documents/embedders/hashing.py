@@ -11,6 +11,7 @@ import numpy as np
 from contracts.documents import EmbeddingSpace, Vector, Vectors
 
 DIMENSION: Final = 256
+AT_ONCE: Final = 128  # texts
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -36,6 +37,10 @@ class HashingEmbedder:
     def space(self) -> EmbeddingSpace:
         """256 dimensions."""
         return EmbeddingSpace(name="hashing-256/1", dimension=DIMENSION)
+
+    def split(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        """In pieces that are soon done."""
+        return [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One vector a text."""

@@ -11,6 +11,7 @@ import numpy as np
 from contracts.documents import EmbeddingSpace, Vector, Vectors
 
 DIMENSION: Final = 256
+AT_ONCE: Final = 128  # texts
 
 
 class WordLlamaEmbedder:
@@ -28,6 +29,10 @@ class WordLlamaEmbedder:
     async def warm(self) -> None:
         """Load the weights before they are needed."""
         await asyncio.to_thread(self._loaded)
+
+    def split(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        """In pieces that are soon done."""
+        return [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One vector a text."""

