@@ -1,6 +1,7 @@
 """What the gate looks at: every store against the catalog, and the way to put a store right."""
 
 import asyncio
+from datetime import UTC, datetime
 
 from temporalio import activity
 
@@ -16,6 +17,7 @@ from contracts.ports import SearchStore
 from contracts.runs import RunState, RunTicket
 from contracts.visibility import Census, StageDelta, StoreWrite, View
 
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 EXAMPLES = 5  # keys of failed documents in a report
 RESTAGED = 500  # chunks that are read from packs and written at once
 
@@ -65,6 +67,7 @@ class Checks:
         async with heartbeats("restaging"):
             view = view_of(request.ticket)
             staged = await self._ports.catalog.staged(view)
+            await self._purge_again(request.ticket.source_id)
             for store in self._ports.stores:
                 await self._restage(store, request.ticket, view, staged)
             base = view.model_copy(update={"seq": request.ticket.base_seq})
@@ -72,6 +75,14 @@ class Checks:
                 await refill(self._ports, store, base)
                 await self._restage(store, request.ticket, view, staged)
         return await self.check_run(request)
+
+    async def _purge_again(self, source_id: str) -> None:
+        """What a late writer of an ended run has left in a store; the purge that is due later to
+        find such stays due."""
+        owed = await self._ports.catalog.due_sweep(source_id, END_OF_TIME)
+        for view in owed.purge:
+            for store in self._ports.stores:
+                await store.purge(view)
 
     async def _restage(
         self, store: SearchStore, ticket: RunTicket, view: View, staged: StageDelta

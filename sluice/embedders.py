@@ -55,7 +55,7 @@ def _key() -> str:
     if not path:
         return NO_KEY
     try:
-        return Path(path).read_text().strip() or NO_KEY
+        return Path(path).expanduser().read_text().strip() or NO_KEY
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"{KEY_FILE} names {path}, which can't be read: {error}"

@@ -229,7 +229,7 @@ class Staging:
 
     async def forget(self, view: View, now: datetime) -> None:
         """Delete the sequence's rows, reopen what it closed, and owe one more purge. After the
-        second purge nothing is owed."""
+        second purge, when its time has come, nothing is owed."""
         chunks, versions, purges = schema.chunks, schema.document_versions, schema.purges
         mine = and_(
             purges.c.source_id == view.source_id,
@@ -249,9 +249,11 @@ class Staging:
             await connection.execute(
                 delete(pins).where(pins.c.source_id == view.source_id, pins.c.seq == view.seq)
             )
-            first = await connection.scalar(select(purges.c.first).where(mine))
-            if first is False:
-                await connection.execute(delete(purges).where(mine))
+            owed = (await connection.execute(select(purges).where(mine))).one_or_none()
+            if owed is not None and not owed.first:
+                # Done again before its time, as a repeated step does, it is still owed.
+                over = purges.c.due_at <= now.timestamp()
+                await connection.execute(delete(purges).where(mine, over))
                 return
             again = now.timestamp() + self._late_writer
             statement = self._database.insert(purges).values(
