@@ -6,9 +6,15 @@ import json
 import os
 import sys
 
-from benchmarks import change, ingest, reconcile, search
+from benchmarks import change, crash, ingest, reconcile, search
 
-BENCHMARKS = {"change": change, "ingest": ingest, "reconcile": reconcile, "search": search}
+BENCHMARKS = {
+    "change": change,
+    "crash": crash,
+    "ingest": ingest,
+    "reconcile": reconcile,
+    "search": search,
+}
 
 
 def main() -> int:
