@@ -1,6 +1,7 @@
 """What an installation has, what it lacks, and how to get it: the checks of `sluice doctor`."""
 
 import asyncio
+import contextlib
 import os
 import platform
 import sqlite3
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from console.client import ApiClient
@@ -46,6 +48,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         _vocabulary,
         _tesseract,
         lambda: _state(settings),
+        lambda: databases(settings),
     )
     for check in checks:
         yield check()
@@ -180,6 +183,42 @@ def _state(settings: Settings) -> Finding:
         found=f"{root}, {free // 2**20} MiB free",
         remedy="make room, or name another folder with SLUICE_STATE",
     )
+
+
+def databases(settings: Settings) -> Finding:
+    """The databases of the state folder, read through; those that aren't there yet are well."""
+    state = StateFolder(settings.state)
+    remedies = {
+        state.catalog: "restore it from a copy, or name another folder with SLUICE_STATE and add "
+        "the sources again",
+        state.keywords: "delete it: the next start of the stack fills it again",
+        state.temporal_database: "delete it: nothing that is served is in it, and the next start "
+        "crawls every source",
+    }
+    present = [path for path in remedies if path.exists()]
+    for path in present:
+        if (damage := _damage(path)) is not None:
+            return Finding(
+                component="databases",
+                ok=False,
+                found=f"{path} is damaged ({damage})",
+                remedy=remedies[path],
+            )
+    names = ", ".join(path.name for path in present) or "none yet"
+    return Finding(component="databases", ok=True, found=names)
+
+
+def _damage(path: Path) -> str | None:
+    """What SQLite says of a file; None if it is well, or busy."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            said = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        busy = "locked" in str(error) or "busy" in str(error)
+        return None if busy else str(error)
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if said == "ok" else said
 
 
 async def look_for_stack(settings: Settings) -> Finding:

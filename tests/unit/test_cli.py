@@ -530,6 +530,7 @@ def test_the_doctor_names_each_component(tmp_path: Path) -> None:
         "token vocabulary",
         "text recognition",
         "state folder",
+        "databases",
         "running stack",
     }
     assert all(each["ok"] or each["remedy"] for each in findings)
