@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from temporalio.testing import ActivityEnvironment
@@ -16,6 +16,7 @@ from activities.parsing import Parsing
 from activities.planning import Planning
 from activities.ports import Ports
 from activities.promotion import Promotion
+from activities.retirement import Retirement
 from activities.status import Status
 from bridge.memory import RecordingOrchestrator
 from contracts.activities import (
@@ -24,6 +25,7 @@ from contracts.activities import (
     OpenRunRequest,
     PlanRequest,
     PromoteRequest,
+    SourceRequest,
     StageRequest,
 )
 from contracts.gate import CheckReport, Decision, GateDecision
@@ -41,6 +43,15 @@ from storage.catalog.repository import open_catalog, sqlite_url
 from storage.objects.directory import DirectoryObjects
 
 READS = 1_000
+PROMOTIONS = 200
+ROLLBACKS = 20
+
+
+@dataclass
+class Clock:
+    """The time of the bench runs ahead of everybody else's."""
+
+    ahead: timedelta = timedelta()
 
 
 @dataclass
@@ -50,6 +61,7 @@ class Bench:
     ports: Ports
     search: HybridSearch
     source: MemorySource
+    clock: Clock
     requests: int = 0
 
     async def staged(self) -> RunTicket:
@@ -94,6 +106,13 @@ class Bench:
     async def ask(self, text: str) -> SearchAnswer:
         return await self.search.ask(SearchQuestion(text=text, sources=("s",), limit=20))
 
+    async def graces_pass(self) -> None:
+        """Whatever waits for readers to finish is done now."""
+        self.clock.ahead += timedelta(seconds=11)
+        await ActivityEnvironment().run(
+            Retirement(self.ports).sweep_source, SourceRequest(source_id="s")
+        )
+
     async def bodies(self) -> list[str]:
         """Every visible chunk: each document has the word `tells`."""
         return sorted(hit.text for hit in (await self.ask("tells")).hits)
@@ -105,7 +124,7 @@ async def bench(folder: Path, documents: dict[str, bytes]) -> AsyncIterator[Benc
     config = SourceConfig(source_id="s", kind="memory", container="c")
     await catalog.put_source(config, "test")
     source = MemorySource(config, documents)
-    embedder = HashingEmbedder()
+    embedder, clock = HashingEmbedder(), Clock()
     (folder / "vectors").mkdir()
     (folder / "scratch").mkdir()
     vectors = EdgeVectorStore(folder / "vectors", embedder.space.dimension)
@@ -120,9 +139,11 @@ async def bench(folder: Path, documents: dict[str, bytes]) -> AsyncIterator[Benc
         orchestrator=RecordingOrchestrator(),
         open_source=lambda _config: source,
         scratch=folder / "scratch",
+        now=lambda: datetime.now(UTC) + clock.ahead,
     )
     try:
-        yield Bench(ports, HybridSearch(catalog, vectors, keywords, embedder, objects), source)
+        search = HybridSearch(catalog, vectors, keywords, embedder, objects)
+        yield Bench(ports, search, source, clock)
     finally:
         await vectors.close()
         await keywords.close()
@@ -182,6 +203,43 @@ async def test_a_reader_beside_promotions_sees_only_whole_states(tmp_path: Path)
         assert len({seq for seq, _ in seen}) > 3
         for seq, bodies in seen:
             assert bodies == states[seq]
+
+
+async def test_a_reader_beside_promotions_and_rollbacks_sees_no_mix_gap_or_error(
+    tmp_path: Path,
+) -> None:
+    """Two hundred promotions and twenty rollbacks, each swept at once as if every grace were over:
+    a reader that never stops gets a whole state, that of its pinned sequence, every time."""
+    documents = first_state()
+    async with bench(tmp_path, documents) as world:
+        ticket = await world.staged()
+        assert await world.promoted(ticket)
+        states = {ticket.seq: await world.bodies()}
+        reads = 0
+        going = True
+
+        async def read() -> None:
+            nonlocal reads
+            while going:
+                answer = await world.ask("tells")
+                assert not answer.incomplete
+                assert sorted(hit.text for hit in answer.hits) == states[answer.pinned["s"]]
+                reads += 1
+
+        reader = asyncio.create_task(read())
+        for n in range(1, PROMOTIONS + 1):
+            documents[f"{n % 5}.txt"] = f"Document tells of thing {n}.\n".encode()
+            ticket = await world.staged()
+            states[ticket.seq] = sorted(text.decode().strip() for text in documents.values())
+            assert await world.promoted(ticket)
+            await world.graces_pass()
+            if n % (PROMOTIONS // ROLLBACKS) == 0:
+                await world.ports.catalog.roll_back("s", None, "me", "", world.ports.now())
+                await world.graces_pass()
+                await world.ports.catalog.unpin("s")
+        going = False
+        await reader
+        assert reads > PROMOTIONS
 
 
 async def test_the_stores_agree_with_the_catalog_before_the_flip(tmp_path: Path) -> None:
