@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from contracts.ports import ObjectStore
 
 PREFIX = "parked/"
+SUFFIX = ".json"
 
 
 class ParkedMessage(BaseModel):
@@ -43,11 +44,16 @@ class ObjectDeadLetters:
             original=base64.b64encode(original).decode(),
             attributes=dict(attributes),
         )
-        key = f"{PREFIX}{now:%Y-%m-%d}/{message.id}.json"
+        key = f"{PREFIX}{now:%Y-%m-%d}/{message.id}{SUFFIX}"
         await self._objects.put(key, message.model_dump_json().encode())
         return message.id
 
-    async def parked(self) -> AsyncIterator[ParkedMessage]:
-        """Every message, by day."""
-        async for info in self._objects.list(PREFIX):
-            yield ParkedMessage.model_validate_json(await self._objects.get(info.key))
+    async def parked(
+        self, after: str = "", limit: int | None = None
+    ) -> AsyncIterator[ParkedMessage]:
+        """The messages behind `<day>/<id>`, by day and id, at most so many (None: all)."""
+        keys = [info.key async for info in self._objects.list(PREFIX)]
+        places = [key.removeprefix(PREFIX).removesuffix(SUFFIX) for key in keys]
+        for place in [place for place in places if place > after][:limit]:
+            key = f"{PREFIX}{place}{SUFFIX}"
+            yield ParkedMessage.model_validate_json(await self._objects.get(key))

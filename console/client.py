@@ -1,15 +1,17 @@
 """The desk over HTTP: what the command line uses while a stack runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import TypeAdapter
 
+from console.pages import LARGEST_PAGE, next_after
 from console.problems import Problem
 from console.views import (
     AddedSource,
+    Count,
     DocumentKeys,
     DocumentView,
     Judgement,
@@ -58,9 +60,11 @@ class ApiClient:
     async def __aexit__(self, *_exc: object) -> None:
         await self._http.aclose()
 
-    async def sources(self) -> list[SourceView]:
-        """All sources, by id."""
-        return await self._get("/sources", list[SourceView])
+    async def sources(self, after: str = "", limit: int | None = None) -> list[SourceView]:
+        """Sources, by id."""
+        return await self._list(
+            "/sources", list[SourceView], after, limit, lambda view: view.config.source_id
+        )
 
     async def add(self, config: SourceConfig, actor: str) -> AddedSource:
         """Check, store, ask for a crawl."""
@@ -74,9 +78,12 @@ class ApiClient:
         """Have a command obeyed."""
         return await self._post(_at(source_id, "commands"), command, CommandResult)
 
-    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+    async def runs(
+        self, source_id: str, limit: int = 50, after: int | None = None
+    ) -> list[RunRecord]:
         """The newest runs, newest first."""
-        return await self._get(_at(source_id, "runs"), list[RunRecord], {"limit": limit})
+        path, start = _at(source_id, "runs"), "" if after is None else str(after)
+        return await self._list(path, list[RunRecord], start, limit, lambda run: run.seq)
 
     async def run(self, source_id: str, seq: int) -> RunRecord:
         """One run."""
@@ -87,17 +94,23 @@ class ApiClient:
         query: Query = {} if seq is None else {"seq": seq}
         return await self._post(_at(source_id, "verdict"), verdict, CommandResult, query)
 
-    async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
+    async def outcomes(
+        self, source_id: str, seq: int, after: str = "", limit: int | None = None
+    ) -> list[DocumentOutcome]:
         """How each document left each stage of a run."""
         path = _at(source_id, "runs", str(seq), "outcomes")
-        return await self._get(path, list[DocumentOutcome])
+        return await self._list(
+            path, list[DocumentOutcome], after, limit, lambda outcome: outcome.doc_key
+        )
 
     async def documents(
-        self, source_id: str, after: str = "", limit: int = 1_000
+        self, source_id: str, after: str = "", limit: int | None = None
     ) -> list[DocumentStatus]:
-        """A page of documents after a key."""
-        query: Query = {"after": after, "limit": limit}
-        return await self._get(_at(source_id, "documents"), list[DocumentStatus], query)
+        """Documents that are served or that failed, ascending by key."""
+        path = _at(source_id, "documents")
+        return await self._list(
+            path, list[DocumentStatus], after, limit, lambda status: status.doc_key
+        )
 
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document."""
@@ -105,26 +118,55 @@ class ApiClient:
 
     async def retry(self, source_id: str, request: DocumentKeys) -> int:
         """Have documents tried again as they are."""
-        return await self._post(_at(source_id, "documents", "retry"), request, int)
+        path = _at(source_id, "documents", "retry")
+        return (await self._post(path, request, Count)).documents
 
     async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
         """Accept that documents fail as they are."""
-        return await self._post(_at(source_id, "documents", "acknowledge"), request, int)
+        path = _at(source_id, "documents", "acknowledge")
+        return (await self._post(path, request, Count)).documents
 
     async def search(self, question: SearchQuestion) -> SearchAnswer:
         """The best chunks of the sources."""
         return await self._post("/search", question, SearchAnswer)
 
-    async def parked(self) -> list[ParkedMessage]:
+    async def parked(self, after: str = "", limit: int | None = None) -> list[ParkedMessage]:
         """Messages that no decoder understands."""
-        return await self._get("/events/parked", list[ParkedMessage])
+        return await self._list(
+            "/events/parked", list[ParkedMessage], after, limit, lambda message: message.place
+        )
 
     async def status(self) -> StackStatus:
         """What runs."""
         return await self._get("/status", StackStatus)
 
+    async def _list(
+        self,
+        path: str,
+        shape: type[list[T]],
+        after: str,
+        limit: int | None,
+        key: Callable[[T], Hashable],
+    ) -> list[T]:
+        """The pages of a listing, followed until there are enough items or none is left."""
+        found: list[T] = []
+        start: str | None = after
+        missing = LARGEST_PAGE if limit is None else limit
+        while start is not None and missing > 0:
+            query: dict[str, str | int] = {"limit": min(missing, LARGEST_PAGE)}
+            if start:
+                query["after"] = start
+            response = await self._answer(self._http.build_request("GET", path, params=query))
+            page = TypeAdapter(shape).validate_json(response.content)
+            found += page
+            if limit is not None:
+                missing -= len(set(map(key, page)))
+            start = next_after(response)
+        return found
+
     async def _get(self, path: str, shape: type[T], query: Query | None = None) -> T:
-        return await self._send(self._http.build_request("GET", path, params=query), shape)
+        request = self._http.build_request("GET", path, params=query)
+        return TypeAdapter(shape).validate_json((await self._answer(request)).content)
 
     async def _post(
         self, path: str, body: WireModel, shape: type[T], query: Query | None = None
@@ -136,9 +178,9 @@ class ApiClient:
             content=body.model_dump_json(),
             headers={"Content-Type": "application/json"},
         )
-        return await self._send(request, shape)
+        return TypeAdapter(shape).validate_json((await self._answer(request)).content)
 
-    async def _send(self, request: httpx.Request, shape: type[T]) -> T:
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
         try:
             response = await self._http.send(request)
         except httpx.TimeoutException as error:
@@ -150,8 +192,8 @@ class ApiClient:
                 f"no stack answers at {self._address}: start it with `sluice up`"
             ) from error
         if response.is_error:
-            raise Problem.read(response.content, response.status_code).error()
-        return TypeAdapter(shape).validate_json(response.content)
+            raise Problem.read(response.content, response.status_code).exception()
+        return response
 
 
 def _at(source_id: str, *parts: str) -> str:

@@ -18,10 +18,13 @@ from contracts.sources import SourceConfig
 
 
 class Desk(Protocol):
-    """The operations. All raise the error tree: `UnknownSource`, `NotReachable` and others."""
+    """The operations. All raise the error tree: `UnknownSource`, `NotReachable` and others.
 
-    async def sources(self) -> list[SourceView]:
-        """All sources, by id."""
+    Listings have a stable order: what comes `after` a key of it, at most `limit` (None: all).
+    """
+
+    async def sources(self, after: str = "", limit: int | None = None) -> list[SourceView]:
+        """Sources, by id."""
 
     async def add(self, config: SourceConfig, actor: str) -> AddedSource:
         """Check that the source can be read, store it, and ask for a crawl.
@@ -35,8 +38,10 @@ class Desk(Protocol):
     async def command(self, source_id: str, command: Command) -> CommandResult:
         """Have a command obeyed; a refusal is raised as the class that it names."""
 
-    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
-        """The newest runs, newest first."""
+    async def runs(
+        self, source_id: str, limit: int = 50, after: int | None = None
+    ) -> list[RunRecord]:
+        """The newest runs, newest first; those that come after a sequence are below it."""
 
     async def run(self, source_id: str, seq: int) -> RunRecord:
         """One run; `UnknownRun` if there is none."""
@@ -44,13 +49,16 @@ class Desk(Protocol):
     async def decide(self, source_id: str, seq: int | None, verdict: Judgement) -> CommandResult:
         """Approve or reject the run that waits; a refusal is raised."""
 
-    async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
-        """How each document left each stage of a run."""
+    async def outcomes(
+        self, source_id: str, seq: int, after: str = "", limit: int | None = None
+    ) -> list[DocumentOutcome]:
+        """How each document left each stage of a run, by key and stage; the limit is of
+        documents."""
 
     async def documents(
-        self, source_id: str, after: str = "", limit: int = 1_000
+        self, source_id: str, after: str = "", limit: int | None = None
     ) -> list[DocumentStatus]:
-        """A page of documents after a key, ascending, served or failed."""
+        """Documents that are served or that failed, ascending by key."""
 
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document; `UnknownDocument` if nothing is known of it."""
@@ -66,8 +74,8 @@ class Desk(Protocol):
     async def search(self, question: SearchQuestion) -> SearchAnswer:
         """The best chunks of the sources."""
 
-    async def parked(self) -> list[ParkedMessage]:
-        """Messages that no decoder understands."""
+    async def parked(self, after: str = "", limit: int | None = None) -> list[ParkedMessage]:
+        """Messages that no decoder understands, by `ParkedMessage.place`."""
 
     async def status(self) -> StackStatus:
         """What runs."""

@@ -39,7 +39,7 @@ from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig, SourceRecord
 from contracts.visibility import LivePointer, View
 
-PAGE = 1_000  # documents
+PAGE = 1_000  # documents of one look at the catalog
 LAST_CODE_POINT = "\U0010ffff"
 SURROGATES = range(0xD800, 0xE000)
 
@@ -51,9 +51,10 @@ class LocalDesk:
         self._services = services
         self._catalog = services.catalog
 
-    async def sources(self) -> list[SourceView]:
-        """All sources, by id."""
-        records = await self._catalog.sources()
+    async def sources(self, after: str = "", limit: int | None = None) -> list[SourceView]:
+        """Sources, by id."""
+        known = await self._catalog.sources()
+        records = [record for record in known if record.config.source_id > after][:limit]
         if not records:
             return []
         pointers = await self._catalog.pointers([record.config.source_id for record in records])
@@ -96,10 +97,12 @@ class LocalDesk:
             raise error_class(result.error)(result.message)
         return result
 
-    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
+    async def runs(
+        self, source_id: str, limit: int = 50, after: int | None = None
+    ) -> list[RunRecord]:
         """The newest runs, newest first."""
         await self._catalog.source(source_id)
-        return await self._catalog.runs(source_id, limit)
+        return await self._catalog.runs(source_id, limit, before=after)
 
     async def run(self, source_id: str, seq: int) -> RunRecord:
         """One run."""
@@ -138,17 +141,28 @@ class LocalDesk:
                 return run
         raise RunError(f"no run of {source_id} waits for a decision")
 
-    async def outcomes(self, source_id: str, seq: int) -> list[DocumentOutcome]:
+    async def outcomes(
+        self, source_id: str, seq: int, after: str = "", limit: int | None = None
+    ) -> list[DocumentOutcome]:
         """How each document left each stage of a run."""
         await self.run(source_id, seq)
-        return _in_order(await self._catalog.outcomes(source_id, seq))
+        found = await self._catalog.outcomes(source_id, seq, after=after, documents=limit)
+        return _in_order(found)
 
     async def documents(
-        self, source_id: str, after: str = "", limit: int = PAGE
+        self, source_id: str, after: str = "", limit: int | None = None
     ) -> list[DocumentStatus]:
-        """A page of documents after a key, ascending."""
+        """Documents that are served or that failed, ascending by key."""
         await self._catalog.source(source_id)
-        return await self._catalog.statuses(source_id, after, limit)
+        if limit is not None:
+            return await self._catalog.statuses(source_id, after, limit)
+        found: list[DocumentStatus] = []
+        while True:
+            page = await self._catalog.statuses(source_id, after, PAGE)
+            found += page
+            if len(page) < PAGE:
+                return found
+            after = page[-1].doc_key
 
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document."""
@@ -175,26 +189,33 @@ class LocalDesk:
 
     async def retry(self, source_id: str, request: DocumentKeys) -> int:
         """Forget why they weren't tried again, and say that they may have changed."""
+        await self._catalog.source(source_id)
         orchestrator = self._orchestrator("a retry needs the source's coordinator")
-        for key in request.keys:
-            await self.document(source_id, key)
-        await self._catalog.retry(source_id, request.keys)
+        keys = tuple(dict.fromkeys(request.keys))
+        live = await self._catalog.versions(_live(await self._pointer(source_id)), keys)
+        failing = await self._catalog.known_failures(source_id, keys)
+        for key in keys:
+            # A look at one document is dear, and few are neither served nor known to fail.
+            if key not in live and key not in failing:
+                await self.document(source_id, key)
+        await self._catalog.retry(source_id, keys)
         await self._audit(source_id, request, "retry")
-        await orchestrator.signal_changed(source_id, _changed(request.keys))
-        return len(request.keys)
+        await orchestrator.signal_changed(source_id, _changed(keys))
+        return len(keys)
 
     async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
         """Note who accepts the failures; a run that they held back may come now."""
         await self._catalog.source(source_id)
-        failing = await self._catalog.known_failures(source_id, request.keys)
-        for key in request.keys:
+        keys = tuple(dict.fromkeys(request.keys))
+        failing = await self._catalog.known_failures(source_id, keys)
+        for key in keys:
             if key not in failing:
                 raise UnknownDocument(
                     f"{key!r} of {source_id} doesn't fail for good: "
                     f"`sluice document list {source_id} --failed` shows those that do"
                 )
         done = await self._catalog.acknowledge(
-            source_id, request.keys, request.actor, request.reason, self._services.now()
+            source_id, keys, request.actor, request.reason, self._services.now()
         )
         if self._services.orchestrator is not None:
             await self._services.orchestrator.signal_changed(source_id, _changed(done))
@@ -219,9 +240,9 @@ class LocalDesk:
             await self._catalog.source(source_id)
         return await self._services.search.ask(question)
 
-    async def parked(self) -> list[ParkedMessage]:
+    async def parked(self, after: str = "", limit: int | None = None) -> list[ParkedMessage]:
         """Messages that no decoder understands."""
-        return await self._services.parked()
+        return await self._services.parked(after, limit)
 
     async def status(self) -> StackStatus:
         """What runs."""

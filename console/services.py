@@ -17,7 +17,7 @@ class Searcher(Protocol):
         """The best chunks, and the sequences that they were read at."""
 
 
-async def _nothing_parked() -> list[ParkedMessage]:
+async def _nothing_parked(_after: str, _limit: int | None) -> list[ParkedMessage]:
     return []
 
 
@@ -35,7 +35,8 @@ class Services:
 
     `kind` finds a source kind by its name (`UnknownKind`). Without a running stack
     `orchestrator` is None: what needs Temporal is refused with a sentence. `key` is the bearer
-    key of the HTTP API.
+    key of the HTTP API. `parked` answers the messages behind a `ParkedMessage.place`, at most so
+    many.
     """
 
     catalog: Catalog
@@ -43,7 +44,7 @@ class Services:
     kind: Callable[[str], SourceKind]
     key: str = field(default="", repr=False)
     orchestrator: Orchestrator | None = None
-    parked: Callable[[], Awaitable[list[ParkedMessage]]] = _nothing_parked
+    parked: Callable[[str, int | None], Awaitable[list[ParkedMessage]]] = _nothing_parked
     bridge_status: Callable[[], Mapping[str, Figure]] = _no_bridge
     versions: Mapping[str, str] = field(default_factory=dict)
     check_bound: float = 20.0  # seconds for a new source's place to answer

@@ -293,8 +293,10 @@ class RunCatalog(Protocol):
     async def run(self, source_id: str, seq: int) -> RunRecord | None:
         """One run."""
 
-    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
-        """The newest runs, newest first."""
+    async def runs(
+        self, source_id: str, limit: int = 50, before: int | None = None
+    ) -> list[RunRecord]:
+        """The newest runs, newest first; of those below a sequence, if one is named."""
 
 
 class DocumentCatalog(Protocol):
@@ -411,9 +413,25 @@ class OutcomeCatalog(Protocol):
         retryable becomes a known one, a success clears it. `Fenced` if the ticket is old."""
 
     async def outcomes(
-        self, source_id: str, seq: int, stage: Stage | None = None, doc_keys: Collection[str] = ()
+        self,
+        source_id: str,
+        seq: int,
+        stage: Stage | None = None,
+        doc_keys: Collection[str] = (),
+        *,
+        after: str = "",
+        documents: int | None = None,
     ) -> list[DocumentOutcome]:
-        """Outcomes of a run, by document and stage; all documents if no keys are given."""
+        """Outcomes of a run, by document and stage; all documents if no keys are given.
+
+        Args:
+            source_id: whose run.
+            seq: which run.
+            stage: only this one.
+            doc_keys: only these documents.
+            after: only documents behind this key.
+            documents: how many documents at most; each has an outcome a stage.
+        """
 
     async def pin(self, ticket: RunTicket, versions: Mapping[str, str]) -> dict[str, str]:
         """Put-if-absent: the version of the document that this run uses."""

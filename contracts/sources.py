@@ -2,11 +2,14 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
-from contracts.ids import DocKey, SourceId
+from contracts.ids import OPEN_SEQ, DocKey, SourceId
 from contracts.wire import WireModel
+
+LONGEST: Final = 10 * 366 * 86_400.0  # seconds; timers and dates hold it
 
 
 class GatePolicy(StrEnum):
@@ -32,11 +35,13 @@ class SourceConfig(WireModel):
     tenant: str = "default"
     options: dict[str, str] = Field(default_factory=dict)
     gate: GatePolicy = GatePolicy.AUTO
-    quiet_period: float = Field(default=2.0, ge=0)  # seconds of silence before a run
-    max_delay: float = Field(default=30.0, ge=0)  # seconds that a change waits at most
-    approval_timeout: float = Field(default=7 * 86_400.0, gt=0)  # seconds
-    max_run_documents: int = Field(default=10_000, ge=1)  # of a crawl after the first
-    retain_versions: int = Field(default=1, ge=0)  # earlier sequences kept for rollback
+    quiet_period: float = Field(default=2.0, ge=0, le=LONGEST)  # seconds of silence before a run
+    max_delay: float = Field(default=30.0, ge=0, le=LONGEST)  # seconds that a change waits at most
+    approval_timeout: float = Field(default=7 * 86_400.0, gt=0, le=LONGEST)  # seconds
+    max_run_documents: int = Field(default=10_000, ge=1, le=OPEN_SEQ)  # of a crawl after the first
+    retain_versions: int = Field(
+        default=1, ge=0, le=OPEN_SEQ
+    )  # earlier sequences kept for rollback
     include: tuple[str, ...] = ()  # glob patterns of keys; empty: all
     exclude: tuple[str, ...] = ()  # glob patterns of keys
 

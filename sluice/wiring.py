@@ -106,7 +106,7 @@ class Wiring:
             versions={name: version(name) for name in VERSIONS},
         )
 
-    async def _parked(self) -> list[ParkedMessage]:
+    async def _parked(self, after: str, limit: int | None) -> list[ParkedMessage]:
         return [
             ParkedMessage(
                 id=message.id,
@@ -115,7 +115,7 @@ class Wiring:
                 original=message.body.decode(errors="replace"),
                 attributes=message.attributes,
             )
-            async for message in ObjectDeadLetters(self.objects).parked()
+            async for message in ObjectDeadLetters(self.objects).parked(after, limit)
         ]
 
 

@@ -1,6 +1,6 @@
 """`sluice document`: what is served of each document, and what went wrong with it."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,13 +10,9 @@ from sluice.cli.desk import ask
 from sluice.cli.options import Json, Reason, Source
 
 if TYPE_CHECKING:
-    from console.desk import Desk
     from console.views import DocumentKeys
-    from contracts.runs import DocumentStatus
 
 app = typer.Typer(name="document", help="The documents of a source.", rich_markup_mode=None)
-
-PAGE: Final = 1_000  # documents of one call
 
 Failed = Annotated[bool, typer.Option("--failed", help="Only those whose last attempt failed.")]
 Key = Annotated[str, typer.Argument(help="Its key, as `document list` shows it.")]
@@ -26,7 +22,11 @@ Keys = Annotated[list[str], typer.Argument(help="Their keys, as `document list` 
 @app.command("list")
 def list_(source: Source, failed: Failed = False, json_: Json = False) -> None:
     """The documents, by key."""
-    statuses = ask(lambda desk: _all(desk, source, failed=failed))
+    statuses = [
+        status
+        for status in ask(lambda desk: desk.documents(source))
+        if status.error is not None or not failed
+    ]
     if json_:
         output.lines(statuses)
         return
@@ -119,14 +119,3 @@ def _wanted(keys: list[str], reason: str) -> "DocumentKeys":
     from console.views import DocumentKeys  # noqa: PLC0415
 
     return DocumentKeys(keys=tuple(keys), actor=actor(), reason=reason)
-
-
-async def _all(desk: "Desk", source: str, *, failed: bool) -> list["DocumentStatus"]:
-    found: list[DocumentStatus] = []
-    after = ""
-    while True:
-        page = await desk.documents(source, after, PAGE)
-        found += [status for status in page if status.error is not None or not failed]
-        if len(page) < PAGE:
-            return found
-        after = page[-1].doc_key

@@ -12,7 +12,18 @@ from typing import Final, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from sluice.cli import doctor, document, event, parse, rollback, run, search, source, stack
+from sluice.cli import (
+    doctor,
+    document,
+    event,
+    openapi,
+    parse,
+    rollback,
+    run,
+    search,
+    source,
+    stack,
+)
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -29,7 +40,7 @@ app = typer.Typer(
 )
 for noun in (source, run, document, event):
     app.add_typer(noun.app)
-for verb in (stack, search, rollback, parse, doctor):
+for verb in (stack, search, rollback, parse, doctor, openapi):
     verb.register(app)
 
 

@@ -54,15 +54,23 @@ class Outcomes:
         )
 
     async def outcomes(
-        self, source_id: str, seq: int, stage: Stage | None = None, doc_keys: Collection[str] = ()
+        self,
+        source_id: str,
+        seq: int,
+        stage: Stage | None = None,
+        doc_keys: Collection[str] = (),
+        *,
+        after: str = "",
+        documents: int | None = None,
     ) -> list[DocumentOutcome]:
         """Outcomes of a run, by document and stage."""
         table = schema.outcomes
-        statement = (
-            select(table.c.outcome)
-            .where(table.c.source_id == source_id, table.c.seq == seq)
-            .order_by(table.c.doc_key, table.c.stage)
-        )
+        of_run = table.c.source_id == source_id, table.c.seq == seq, table.c.doc_key > after
+        statement = select(table.c.outcome).where(*of_run).order_by(table.c.doc_key, table.c.stage)
+        if documents is not None:
+            keys = select(table.c.doc_key).where(*of_run).distinct()
+            page = keys.order_by(table.c.doc_key).limit(documents).subquery()
+            statement = statement.where(table.c.doc_key.in_(select(page.c.doc_key)))
         if stage is not None:
             statement = statement.where(table.c.stage == stage.value)
         found: list[DocumentOutcome] = []

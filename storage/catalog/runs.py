@@ -161,8 +161,10 @@ class Runs:
             ).one_or_none()
         return None if row is None else _record(row)
 
-    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
-        """The newest runs, newest first."""
+    async def runs(
+        self, source_id: str, limit: int = 50, before: int | None = None
+    ) -> list[RunRecord]:
+        """The newest runs, newest first; of those below a sequence, if one is named."""
         runs = schema.runs
         statement = (
             select(runs)
@@ -170,6 +172,8 @@ class Runs:
             .order_by(runs.c.seq.desc())
             .limit(limit)
         )
+        if before is not None:
+            statement = statement.where(runs.c.seq < before)
         async with self._database.read() as connection:
             return [_record(row) for row in await connection.execute(statement)]
 

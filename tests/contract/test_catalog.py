@@ -720,6 +720,29 @@ async def test_a_failure_is_known_until_the_document_succeeds(url: str) -> None:
         assert await catalog.outcomes(SOURCE, 1, Stage.EMBED) == []
 
 
+async def test_runs_and_outcomes_are_read_in_pages(url: str) -> None:
+    """Runs below a sequence, and outcomes of so many documents behind a key."""
+    async with opened(url) as catalog:
+        for n in range(1, 4):
+            ticket = await ran(catalog, str(n))
+        assert [run.seq for run in await catalog.runs(SOURCE, 1, before=3)] == [2]
+        assert await catalog.runs(SOURCE, before=1) == []
+        ticket = await ticket_of(catalog, "4")
+        outcomes = [
+            DocumentOutcome(doc_key=key, stage=stage, status=OutcomeStatus.DONE)
+            for key in ("a", "b", "c")
+            for stage in (Stage.PARSE, Stage.EMBED)
+        ]
+        await catalog.record(ticket, outcomes, NOW)
+        page = await catalog.outcomes(SOURCE, ticket.seq, after="a", documents=1)
+        assert [(each.doc_key, each.stage) for each in page] == [
+            ("b", Stage.EMBED),
+            ("b", Stage.PARSE),
+        ]
+        rest = await catalog.outcomes(SOURCE, ticket.seq, Stage.PARSE, after="b", documents=5)
+        assert [each.doc_key for each in rest] == ["c"]
+
+
 async def test_without_retained_versions_nothing_can_be_rolled_back_to(url: str) -> None:
     """What was before goes at the next retirement."""
     async with opened(url, retain_versions=0) as catalog:

@@ -536,6 +536,18 @@ def test_the_doctor_names_each_component(tmp_path: Path) -> None:
     assert all(each["ok"] or each["remedy"] for each in findings)
 
 
+def test_the_document_of_the_api_is_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As JSON, with or without --json, and without a stack."""
+    monkeypatch.chdir(tmp_path)
+    assert run_command(("openapi",)) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["openapi"].startswith("3.1")
+    assert "/sources" in document["paths"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_a_stack_the_state_is_opened_directly(tmp_path: Path) -> None:
     """A source is added and shown without Temporal; what needs it ends with 3 and says so."""
     (tmp_path / "in").mkdir()

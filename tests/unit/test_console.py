@@ -83,16 +83,25 @@ class Books:
     async def pending(self, source_id: str) -> int:
         return 2
 
-    async def runs(self, source_id: str, limit: int = 50) -> list[RunRecord]:
-        return [run_record(source_id)][:limit]
+    async def runs(
+        self, source_id: str, limit: int = 50, before: int | None = None
+    ) -> list[RunRecord]:
+        return [run_record(source_id)][:limit] if before is None else []
 
     async def run(self, source_id: str, seq: int) -> RunRecord | None:
         return run_record(source_id) if seq == 1 else None
 
     async def outcomes(
-        self, source_id: str, seq: int, stage: Stage | None = None, doc_keys: Collection[str] = ()
+        self,
+        source_id: str,
+        seq: int,
+        stage: Stage | None = None,
+        doc_keys: Collection[str] = (),
+        *,
+        after: str = "",
+        documents: int | None = None,
     ) -> list[DocumentOutcome]:
-        return [outcome() for key in doc_keys or ["b"] if key == "b"]
+        return [outcome() for key in doc_keys or ["b"] if key == "b" and key > after]
 
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
@@ -194,8 +203,9 @@ def kind(name: str) -> Place:
     return Place()
 
 
-async def parked() -> list[ParkedMessage]:
-    return [ParkedMessage(id="1", reason="no decoder", original="{")]
+async def parked(after: str = "", limit: int | None = None) -> list[ParkedMessage]:
+    messages = [ParkedMessage(id=str(n), reason="no decoder", original="{") for n in range(1, 4)]
+    return [message for message in messages if message.place > after][:limit]
 
 
 def services(coordinators: Coordinators | None = None, books: Books | None = None) -> Services:
@@ -400,7 +410,7 @@ async def test_without_the_key_only_health_answers() -> None:
             await opened.sources()
     transport = httpx.ASGITransport(create_app(services()))
     async with httpx.AsyncClient(transport=transport, base_url="http://stack") as http:
-        assert (await http.get("/healthz")).json() == {"status": "ok"}
+        assert (await http.get("/healthz")).json()["status"] == "ok"
         refused = await http.get("/sources")
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"] == "Bearer"
@@ -438,11 +448,11 @@ async def test_errors_are_problem_details() -> None:
         lost = await http.get("/nothing")
         failed = await http.post("/search", json={"text": "x", "sources": ["docs"]})
         deleted = await http.delete("/sources/docs")
-    assert (wrong.status_code, wrong.json()["type"]) == (422, "ConfigurationError")
+    assert (wrong.status_code, wrong.json()["error"]) == (422, "ConfigurationError")
     assert wrong.json()["detail"].startswith("source_id is wrong")
     assert (lost.status_code, lost.json()["exit_status"]) == (404, 2)
-    assert (failed.status_code, failed.json()["type"]) == (500, "SluiceError")
-    assert (deleted.status_code, deleted.json()["type"]) == (503, "NotReachable")
+    assert (failed.status_code, failed.json()["error"]) == (500, "SluiceError")
+    assert (deleted.status_code, deleted.json()["error"]) == (503, "NotReachable")
 
 
 async def test_nobody_answering_says_how_to_start() -> None:
@@ -472,7 +482,7 @@ def test_every_error_survives_the_wire() -> None:
 
     for each in tree(SluiceError):
         problem = Problem.of(each("why"))
-        back = Problem.read(problem.model_dump_json().encode(), problem.status).error()
+        back = Problem.read(problem.model_dump_json().encode(), problem.status).exception()
         assert (type(back).__name__, str(back)) == (each.__name__, "why")
     assert error_class("NoSuchClass") is SluiceError
 

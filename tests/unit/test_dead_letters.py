@@ -52,6 +52,17 @@ async def test_other_objects_are_no_letters() -> None:
     assert await parked(letters) == []
 
 
+async def test_letters_are_read_in_pages() -> None:
+    """Those behind a place, as many as are wanted, and no other is opened."""
+    letters = ObjectDeadLetters(MemoryObjects())
+    for number in range(3):
+        await letters.park("odd", b"%d" % number, {})
+    whole = await parked(letters)
+    after = f"{whole[0].at:%Y-%m-%d}/{whole[0].id}"
+    assert [letter async for letter in letters.parked(after, 1)] == whole[1:2]
+    assert [letter async for letter in letters.parked(after)] == whole[1:]
+
+
 async def test_a_store_that_refuses_is_said() -> None:
     """Whoever parks has to know that the message is kept nowhere."""
 
