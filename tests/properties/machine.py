@@ -19,7 +19,7 @@ Changes = Mapping[str, tuple[str, ...] | None]
 Result = TypeVar("Result")
 
 DONE = 3  # how far a stage reaches that comes to its end
-TEXTS = ("red apple", "green pear", "old plum", "sour cherry")
+TEXTS = ("red apple", "green pear", "old plum", "sour cherry", "wild quince", "late medlar")
 keys = st.sampled_from(("a", "b", "c"))
 texts = st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3).map(tuple)
 changes = st.dictionaries(keys, st.one_of(texts, texts, st.none()), min_size=1, max_size=3)
@@ -139,11 +139,28 @@ class Histories(RuleBasedStateMachine):
         if not ended:
             return
         _, write = data.draw(st.sampled_from(ended))
-        write = write if marks else StoreWrite(write.view, write.opens)
+        self._land(write if marks else StoreWrite(write.view, write.opens), leg)
+
+    def _land(self, write: StoreWrite, leg: int) -> None:
         self.do(self.system.stores[leg].apply(write))
         self.stray_landed = True
         self.question = write.opens[0].text if write.opens else self.question
         self.stray_marks = self.stray_marks or bool(write.closes)
+
+    @precondition(lambda self: self.ticket is None and not self.pinned)
+    @rule(stray=changes, change=changes)
+    def late_write_after_the_next_run(self, stray: Changes, change: Changes) -> None:
+        """A run is rejected, the next one is promoted, and then something of the first arrives."""
+        self.open()
+        if self.ticket is None:
+            return
+        seq = self.ticket.seq
+        self.stage(stray, DONE, again=False)
+        self.end(RunState.REJECTED)
+        self.whole_run(change)
+        for ticket, write in self.strays:
+            if ticket.seq == seq:
+                self._land(StoreWrite(write.view, write.opens), 0)
 
     @precondition(lambda self: self.strays)
     @rule(data=st.data(), change=changes)

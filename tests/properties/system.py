@@ -42,7 +42,6 @@ START = datetime(2026, 3, 4, tzinfo=UTC)
 GRACE = timedelta(seconds=11)  # more than readers get
 LATE = timedelta(minutes=11)  # more than late writers get
 EVERYTHING = 200  # hits; more than any source here has chunks
-_names = itertools.count(1)
 
 
 class Interruptible:
@@ -71,8 +70,10 @@ class Interruptible:
 class System:
     """One source among others on shared stores, with a clock that stands still unless told."""
 
-    def __init__(self, catalog: SqlCatalog, stores: tuple[SearchStore, SearchStore]) -> None:
-        self.source = f"s{next(_names)}"
+    def __init__(
+        self, source: str, catalog: SqlCatalog, stores: tuple[SearchStore, SearchStore]
+    ) -> None:
+        self.source = source
         self.now = START
         self.catalog = catalog
         self.stores = stores

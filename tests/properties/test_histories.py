@@ -1,6 +1,7 @@
 """The invariants of visibility over random histories, and the faults that they must find."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
@@ -60,7 +61,8 @@ def machine(
 def in_memory(runner: asyncio.Runner) -> tuple[SqlCatalog, Callable[[], System]]:
     catalog = runner.run(open_catalog("sqlite+aiosqlite://"))
     stores = (MemoryStore("vectors"), MemoryStore("keywords"))
-    return catalog, lambda: System(catalog, stores)
+    names = itertools.count(1)
+    return catalog, lambda: System(f"s{next(names)}", catalog, stores)
 
 
 def test_the_invariants_hold_in_memory(runner: asyncio.Runner) -> None:
@@ -78,10 +80,10 @@ def test_the_invariants_hold_on_the_embedded_engines(
     """The same over Qdrant Edge and FTS5, with the catalog in a file."""
     catalog = runner.run(open_catalog(sqlite_url(tmp_path / "catalog.sqlite")))
     stores = (EdgeVectorStore(tmp_path / "vectors", DIMENSION), FtsKeywordStore(tmp_path))
+    names = itertools.count(1)
+    given = machine(runner, lambda: System(f"s{next(names)}", catalog, stores))
     try:
-        run_state_machine_as_test(
-            machine(runner, lambda: System(catalog, stores)), settings=examples(10, 50, 20)
-        )
+        run_state_machine_as_test(given, settings=examples(10, 50, 20))
     finally:
         for store in stores:
             runner.run(store.close())
