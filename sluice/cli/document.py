@@ -8,6 +8,7 @@ from sluice.cli import output
 from sluice.cli.actor import actor
 from sluice.cli.desk import ask
 from sluice.cli.options import Json, Reason, Source
+from sluice.cli.wanted import wanted
 
 if TYPE_CHECKING:
     from console.views import DocumentKeys
@@ -96,8 +97,8 @@ def show(source: Source, key: Key, json_: Json = False) -> None:
 @app.command()
 def retry(source: Source, keys: Keys, reason: Reason = "", json_: Json = False) -> None:
     """Have documents that failed tried again, though nothing has changed."""
-    wanted = _wanted(keys, reason)
-    count = ask(lambda desk: desk.retry(source, wanted))
+    request = _wanted(keys, reason)
+    count = ask(lambda desk: desk.retry(source, request))
     if json_:
         output.document({"retried": count})
         return
@@ -107,8 +108,8 @@ def retry(source: Source, keys: Keys, reason: Reason = "", json_: Json = False) 
 @app.command()
 def acknowledge(source: Source, keys: Keys, reason: Reason = "", json_: Json = False) -> None:
     """Accept that documents fail as they are: a strict gate no longer minds them."""
-    wanted = _wanted(keys, reason)
-    count = ask(lambda desk: desk.acknowledge(source, wanted))
+    request = _wanted(keys, reason)
+    count = ask(lambda desk: desk.acknowledge(source, request))
     if json_:
         output.document({"acknowledged": count})
         return
@@ -118,4 +119,4 @@ def acknowledge(source: Source, keys: Keys, reason: Reason = "", json_: Json = F
 def _wanted(keys: list[str], reason: str) -> "DocumentKeys":
     from console.views import DocumentKeys  # noqa: PLC0415
 
-    return DocumentKeys(keys=tuple(keys), actor=actor(), reason=reason)
+    return wanted(DocumentKeys, keys=tuple(keys), actor=actor(), reason=reason)

@@ -9,6 +9,7 @@ from sluice.cli import output
 from sluice.cli.actor import actor
 from sluice.cli.desk import ask
 from sluice.cli.options import Json, Reason, Source
+from sluice.cli.wanted import wanted
 
 if TYPE_CHECKING:
     from console.desk import Desk
@@ -130,7 +131,9 @@ def _decide(
 ) -> None:
     from console.views import Judgement  # noqa: PLC0415
 
-    verdict = Judgement(approve=approve, actor=actor(), reason=reason, manifest_digest=digest)
+    verdict = wanted(
+        Judgement, approve=approve, actor=actor(), reason=reason, manifest_digest=digest
+    )
     result = ask(lambda desk: desk.decide(source, seq, verdict))
     if as_json:
         output.document(result)

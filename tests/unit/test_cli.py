@@ -354,6 +354,8 @@ def test_a_relative_root_is_made_absolute(desk: ScriptedDesk, tmp_path: Path) ->
         (("search", "q"), 2, "--source"),
         (("search", "q", "-s", "a", "-s", "b", "--at", "1"), 2, "exactly one"),
         (("run", "show", "docs", "0"), 2, "greater than or equal to 1"),
+        (("run", "approve", "docs", "--reason", "x" * 1_001), 2, "reason is wrong"),
+        (("document", "retry", "docs", *("k" * 1_001)), 2, "keys is wrong"),
     ],
 )
 def test_errors_are_one_sentence_and_a_status(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from console.api import create_app
 from console.client import ApiClient
@@ -446,7 +447,8 @@ async def test_errors_are_problem_details() -> None:
     ) as http:
         wrong = await http.post("/sources", json={"source_id": "NO", "kind": "place"})
         lost = await http.get("/nothing")
-        failed = await http.post("/search", json={"text": "x", "sources": ["docs"]})
+        with capture_logs():
+            failed = await http.post("/search", json={"text": "x", "sources": ["docs"]})
         deleted = await http.delete("/sources/docs")
     assert (wrong.status_code, wrong.json()["error"]) == (422, "ConfigurationError")
     assert wrong.json()["detail"].startswith("source_id is wrong")

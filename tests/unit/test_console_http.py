@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from console_stack import DOCUMENTS, KEY, SOURCE, memory_stack
+from structlog.testing import capture_logs
 
 from console.api import create_app, describe
 from console.body_limit import LARGEST_BODY
@@ -282,10 +283,12 @@ async def test_a_failure_of_ours_tells_no_secret(tmp_path: Path) -> None:
         memory_stack(tmp_path) as services,
         opened(replace(services, search=Broken())) as http,
     ):
-        failed = await http.post("/search", json={"text": "x", "sources": [SOURCE]})
+        with capture_logs() as lines:
+            failed = await http.post("/search", json={"text": "x", "sources": [SOURCE]})
         check_problem(failed, 500, "SluiceError")
         assert "ZeroDivisionError" in failed.json()["detail"]
         assert "12345" not in failed.text
+        assert [line["error"] for line in lines] == ["ZeroDivisionError"]
 
 
 async def test_documents_named_twice_are_tried_once(tmp_path: Path) -> None:
