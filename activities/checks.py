@@ -7,7 +7,7 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeats
 from activities.indexing import view_of
-from activities.packs import indexed_chunks
+from activities.packs import AT_ONCE, indexed_chunks
 from activities.ports import Ports
 from activities.recovery import behind, refill
 from contracts.activities import CHECK_RUN, RESTAGE_RUN, CheckRequest
@@ -19,7 +19,6 @@ from contracts.visibility import Census, StageDelta, StoreWrite, View
 
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 EXAMPLES = 5  # keys of failed documents in a report
-RESTAGED = 500  # chunks that are read from packs and written at once
 
 
 class Checks:
@@ -97,8 +96,8 @@ class Checks:
             )
         )
         missing = [chunk for chunk in staged.opens if chunk.chunk_id not in found.opened]
-        for start in range(0, len(missing), RESTAGED):
-            some = missing[start : start + RESTAGED]
+        for start in range(0, len(missing), AT_ONCE):
+            some = missing[start : start + AT_ONCE]
             opens = await indexed_chunks(self._ports.objects, view, ticket.run_id, some)
             await store.apply(StoreWrite(view, opens=opens))
 

@@ -74,8 +74,7 @@ class Commands:
             pointer = (await catalog.pointers([source_id]))[source_id]
         except UnknownSource:
             return removed  # by an earlier attempt
-        live = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
-        if pointer.open_seq is not None or await catalog.has_documents(live):
+        if pointer.open_seq is not None or await catalog.has_documents(pointer.view):
             await self._close_everything(source_id, REMOVAL)
         await catalog.mark_source(source_id, removed=True)
         return removed
@@ -84,8 +83,7 @@ class Commands:
         """Close every document in a run of its own; the sequence before it stays for rollback."""
         catalog = self._ports.catalog
         pointer = (await catalog.pointers([source_id]))[source_id]
-        live = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
-        if pointer.open_seq is None and not await catalog.has_documents(live):
+        if pointer.open_seq is None and not await catalog.has_documents(pointer.view):
             return CommandResult(ok=True, message="nothing of it is served", seq=pointer.seq)
         ticket = await self._close_everything(source_id, EMPTYING)
         return CommandResult(

@@ -13,6 +13,7 @@ from contracts.visibility import HeldChunk, IndexedChunk, OpenedChunk, View
 
 log = structlog.get_logger(__name__)
 
+AT_ONCE = 500  # chunks that are read from packs and written to a store
 WHOLE_PACK = 8 * 1024 * 1024  # bytes; of a larger span only the ranges are read
 
 

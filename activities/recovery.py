@@ -5,13 +5,12 @@ from collections import defaultdict
 
 import structlog
 
-from activities.packs import held_chunks
+from activities.packs import AT_ONCE, held_chunks
 from activities.ports import Ports
 from contracts.ids import OPEN_SEQ
 from contracts.ports import SearchStore
 from contracts.visibility import HeldChunk, StoreWrite, View
 
-PAGE = 500  # chunks that are read from packs and written at once
 log = structlog.get_logger(__name__)
 
 
@@ -28,9 +27,8 @@ async def recover_stores(ports: Ports) -> None:
         pointer = (await ports.catalog.pointers([source_id]))[source_id]
         if not pointer.seq:
             continue
-        view = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
-        for store in await behind(ports, view):
-            await refill(ports, store, view)
+        for store in await behind(ports, pointer.view):
+            await refill(ports, store, pointer.view)
 
 
 async def behind(ports: Ports, view: View) -> list[SearchStore]:
@@ -50,7 +48,7 @@ async def refill(ports: Ports, store: SearchStore, view: View) -> None:
     )
     after: HeldChunk | None = None
     written = 0
-    while page := await ports.catalog.held(view, after, PAGE):
+    while page := await ports.catalog.held(view, after, AT_ONCE):
         await store.apply(StoreWrite(view, opens=await held_chunks(ports.objects, view, page)))
         for seq, chunk_ids in _closed(page).items():
             then = view.model_copy(update={"seq": seq})

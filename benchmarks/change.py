@@ -2,31 +2,23 @@
 
 import argparse
 import asyncio
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.corpus import IDLE, SOURCE, fill, report, workspace, write_reports
 from contracts.documents import EmbeddingSpace, Vector, Vectors
-from contracts.events import ChangeEvent, ChangeSignal, Operation
+from contracts.events import ChangeEvent, Operation
 from contracts.ports import Embedder
-from contracts.runs import RunState
 from contracts.search import SearchQuestion
-from contracts.sources import SourceConfig
 from documents.embedders import open_embedder
 from sluice.settings import Settings
 from sluice.stack import Stack, running_stack
-from sluice.telemetry import configure
 
-SOURCE = "benchmark"
-FILL_POLL = 0.25  # seconds between two looks at a first ingest
 POLL = 0.01  # seconds between two looks at the pointer; closer ones take the CPU they time
-FILL_BOUND = 1_800.0  # seconds for the first ingest
 CHANGE_BOUND = 30.0  # seconds for one change
-IDLE = 0.3  # seconds for the coordinator to be done with a run that has ended
 WARM_UP = 5  # changes that aren't counted: workers, caches, children start
 
 
@@ -68,12 +60,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
     """Fill a source, then change one chunk of one document again and again."""
-    configure(os.environ.get("SLUICE_LOG_LEVEL", "error"), human=False)
-    with tempfile.TemporaryDirectory(prefix="sluice-benchmark-") as folder:
-        root = Path(folder) / "source"
-        root.mkdir()
-        write_corpus(root, options.docs)
-        settings = Settings(state=Path(folder) / "state")
+    with workspace() as (root, state):
+        write_reports(root, options.docs)
+        settings = Settings(state=state)
         embedder = CountingEmbedder(open_embedder(settings.embedder))
         async with running_stack(settings, embedder=embedder) as stack:
             filled = await fill(stack, root)
@@ -101,49 +90,12 @@ def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def write_corpus(root: Path, documents: int) -> None:
-    """Markdown files of two chunks each."""
-    for number in range(documents):
-        (root / f"{number:05}.md").write_text(_text(number, "as it was first"))
-
-
-def _text(number: int, state: str) -> str:
-    filler = " ".join(f"measure{number * 31 % 997 + word}" for word in range(60))
-    return (
-        f"# Report {number}\n\nThe report numbered {number} describes {filler}.\n\n"
-        f"## Findings of report {number}\n\nThe state of report{number} is {state}. {filler}\n"
-    )
-
-
-async def fill(stack: Stack, root: Path) -> float:
-    """Add the source without its watcher hearing of it: the events of the benchmark are its own."""
-    catalog = stack.wiring.catalog
-    config = SourceConfig(
-        source_id=SOURCE,
-        kind="folder",
-        container=str(root),
-        quiet_period=0.0,
-        max_delay=0.0,
-        options={"watch": "no"},
-    )
-    await catalog.put_source(config, "benchmark")
-    started = time.perf_counter()
-    await stack.wiring.ports.orchestrator.signal_changed(SOURCE, ChangeSignal(crawl=True))
-    async with asyncio.timeout(FILL_BOUND):
-        while not (await catalog.pointers([SOURCE]))[SOURCE].seq:
-            runs = await catalog.runs(SOURCE, limit=1)
-            if runs and runs[0].state in {RunState.FAILED, RunState.REJECTED}:
-                raise RuntimeError(f"the first ingest ended as {runs[0].state}: {runs[0].reason}")
-            await asyncio.sleep(FILL_POLL)
-    return time.perf_counter() - started
-
-
 async def _change(stack: Stack, root: Path, number: int, documents: int) -> float:
     """Change one sentence; answers seconds until a search finds the new one."""
     document = number * 7919 % documents
     word = f"revised{number}of{document}"
     path = root / f"{document:05}.md"
-    path.write_text(_text(document, word))
+    path.write_text(report(document, word))
     event = ChangeEvent(origin="folder", op=Operation.CREATED, bucket=str(root), key=path.name)
     catalog = stack.wiring.catalog
     base = (await catalog.pointers([SOURCE]))[SOURCE].seq

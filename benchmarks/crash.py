@@ -8,14 +8,13 @@ import os
 import signal
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.change import SOURCE, write_corpus
+from benchmarks.corpus import SOURCE, workspace, write_reports
 from benchmarks.endpoint import CountingEndpoint, serving
 from console.client import ApiClient
 from contracts.runs import RunState
@@ -23,7 +22,7 @@ from contracts.sources import SourceConfig
 from documents.embedders.hashing import DIMENSION
 from sluice.state import StateFolder
 
-CHUNKS = 2  # of a document
+CHUNKS = 2  # that a document has at least
 BOUND = 600.0  # seconds for each half
 POLL = 0.1  # seconds
 
@@ -35,10 +34,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
     """Ingest until half of the chunks are bought, kill, start again, and count."""
-    with tempfile.TemporaryDirectory(prefix="sluice-benchmark-") as folder:
-        root, state = Path(folder) / "source", Path(folder) / "state"
-        root.mkdir()
-        write_corpus(root, options.docs)
+    with workspace() as (root, state):
+        write_reports(root, options.docs)
         async with serving() as endpoint:
             async with _stack(state, endpoint) as stack:
                 config = SourceConfig(source_id=SOURCE, kind="folder", container=str(root))

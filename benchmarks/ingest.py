@@ -3,38 +3,32 @@
 import argparse
 import asyncio
 import hashlib
-import os
 import sqlite3
-import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.change import SOURCE, fill, write_corpus
+from benchmarks.corpus import SOURCE, fill, workspace, write_reports
 from benchmarks.processes import Usage, watched
 from documents import pipeline, tokens
 from documents.embedders.hashing import hashed
 from documents.parsers.parsed import Content
 from sluice.settings import Settings
 from sluice.stack import running_stack
-from sluice.telemetry import configure
 
 MEBIBYTE = 2**20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
-    parser.add_argument("--docs", type=int, default=10_000, help="files, of two chunks each")
+    parser.add_argument("--docs", type=int, default=10_000, help="files, of two sections each")
 
 
 async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
     """The floor, then the product, on the same files."""
-    configure(os.environ.get("SLUICE_LOG_LEVEL", "error"), human=False)
-    with tempfile.TemporaryDirectory(prefix="sluice-benchmark-") as folder:
-        root = Path(folder) / "source"
-        root.mkdir()
-        write_corpus(root, options.docs)
-        floor = await asyncio.to_thread(_floor, root, Path(folder) / "floor.sqlite")
-        seconds, usage = await _product(root, Path(folder) / "state", options.docs)
+    with workspace() as (root, state):
+        write_reports(root, options.docs)
+        floor = await asyncio.to_thread(_floor, root, state.with_name("floor.sqlite"))
+        seconds, usage = await _product(root, state, options.docs)
     docs_per_s, floor_docs_per_s = options.docs / seconds, options.docs / floor
     return {
         "benchmark": "ingest",

@@ -23,7 +23,9 @@ class Usage:
     own_peak: int = 0  # bytes
     child_peaks: dict[str, int] = field(default_factory=dict)  # bytes, of the largest by its name
     child_cpus: dict[str, float] = field(default_factory=dict)  # seconds, of all of a name
-    _cpu: dict[int, float] = field(default_factory=dict)
+    _first: dict[int, float] = field(default_factory=dict)  # seconds, by pid
+    # The newest figure of each child: one that has ended is not forgotten.
+    _last: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def cpu(self) -> float:
@@ -36,17 +38,13 @@ class Usage:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 fields = _fields(pid)
                 seconds = (int(fields[_USER]) + int(fields[_SYSTEM])) / TICKS
-                first = self._cpu.setdefault(pid, seconds)
+                first = self._first.setdefault(pid, seconds)
                 name, peak = _name_and_peak(pid)
                 self._last[pid] = (name, seconds - first)
                 self.child_peaks[name] = max(self.child_peaks.get(name, 0), peak)
         self.child_cpus = {name: 0.0 for name, _ in self._last.values()}
         for name, seconds in self._last.values():
             self.child_cpus[name] += seconds
-
-    def __post_init__(self) -> None:
-        """The newest figure of each child: one that has ended is not forgotten."""
-        self._last: dict[int, tuple[str, float]] = {}
 
 
 @asynccontextmanager

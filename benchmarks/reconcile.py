@@ -2,18 +2,15 @@
 
 import argparse
 import asyncio
-import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
-from benchmarks.change import IDLE, POLL, SOURCE, fill, write_corpus
+from benchmarks.change import POLL
+from benchmarks.corpus import IDLE, SOURCE, fill, workspace, write_reports
 from contracts.events import ChangeSignal
 from contracts.runs import RunState
 from sluice.settings import Settings
 from sluice.stack import Stack, running_stack
-from sluice.telemetry import configure
 
 CRAWL_BOUND = 300.0  # seconds
 
@@ -26,12 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
     """Fill a source, then crawl it again and again; the first crawl warms and isn't counted."""
-    configure(os.environ.get("SLUICE_LOG_LEVEL", "error"), human=False)
-    with tempfile.TemporaryDirectory(prefix="sluice-benchmark-") as folder:
-        root = Path(folder) / "source"
-        root.mkdir()
-        write_corpus(root, options.docs)
-        async with running_stack(Settings(state=Path(folder) / "state")) as stack:
+    with workspace() as (root, state):
+        write_reports(root, options.docs)
+        async with running_stack(Settings(state=state)) as stack:
             await fill(stack, root)
             await asyncio.sleep(IDLE)
             times = [await _crawl(stack, options.docs) for _ in range(options.crawls + 1)][1:]

@@ -2,18 +2,16 @@
 
 import argparse
 import asyncio
-import os
 import random
 import statistics
 import sys
-import tempfile
 import time
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.change import IDLE, SOURCE, fill
+from benchmarks.corpus import IDLE, SOURCE, fill, workspace
 from contracts.documents import EmbeddingSpace
 from contracts.search import SearchQuestion
 from contracts.visibility import HeldChunk, LegQuery, View
@@ -22,7 +20,6 @@ from documents.parsers.parsed import Content
 from indexers.qdrant_edge import EdgeVectorStore
 from sluice.settings import Settings
 from sluice.stack import Stack, running_stack
-from sluice.telemetry import configure
 
 SEED = 20_261
 SECTIONS = 10  # of one document
@@ -43,13 +40,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: argparse.Namespace) -> dict[str, float | int | str]:
     """Fill a source, ask, and compare the vectors' leg with the true nearest."""
-    configure(os.environ.get("SLUICE_LOG_LEVEL", "error"), human=False)
     rng = random.Random(SEED)  # noqa: S311 - the same corpus every time
-    with tempfile.TemporaryDirectory(prefix="sluice-benchmark-") as folder:
-        root = Path(folder) / "source"
-        root.mkdir()
+    with workspace() as (root, state):
         write_corpus(root, options.chunks, rng)
-        async with running_stack(Settings(state=Path(folder) / "state")) as stack:
+        async with running_stack(Settings(state=state)) as stack:
             filled = await fill(stack, root)
             sys.stderr.write(f"{options.chunks} chunks ingested in {filled:.1f} s\n")
             await _graph(stack)
@@ -145,8 +139,7 @@ async def _graph(stack: Stack) -> None:
 
 
 async def _live(stack: Stack) -> View:
-    pointer = (await stack.wiring.catalog.pointers([SOURCE]))[SOURCE]
-    return View(source_id=SOURCE, generation=pointer.generation, seq=pointer.seq)
+    return (await stack.wiring.catalog.pointers([SOURCE]))[SOURCE].view
 
 
 async def _ask(stack: Stack, text: str) -> float:

@@ -37,7 +37,7 @@ from contracts.runs import (
 )
 from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig, SourceRecord
-from contracts.visibility import LivePointer, View
+from contracts.visibility import LivePointer
 
 PAGE = 1_000  # documents of one look at the catalog
 LAST_CODE_POINT = "\U0010ffff"
@@ -168,7 +168,7 @@ class LocalDesk:
         """One document."""
         await self._catalog.source(source_id)
         pointer = await self._pointer(source_id)
-        live = await self._catalog.versions(_live(pointer), [doc_key])
+        live = await self._catalog.versions(pointer.view, [doc_key])
         page = await self._catalog.statuses(source_id, _just_before(doc_key), PAGE)
         status = next((line for line in page if line.doc_key == doc_key), None)
         if status is None and doc_key not in live:
@@ -192,7 +192,7 @@ class LocalDesk:
         await self._catalog.source(source_id)
         orchestrator = self._orchestrator("a retry needs the source's coordinator")
         keys = tuple(dict.fromkeys(request.keys))
-        live = await self._catalog.versions(_live(await self._pointer(source_id)), keys)
+        live = await self._catalog.versions((await self._pointer(source_id)).view, keys)
         failing = await self._catalog.known_failures(source_id, keys)
         for key in keys:
             # A look at one document is dear, and few are neither served nor known to fail.
@@ -255,7 +255,7 @@ class LocalDesk:
 
     async def _view(self, record: SourceRecord, pointer: LivePointer) -> SourceView:
         source_id = record.config.source_id
-        documents, chunks = await self._catalog.counts(_live(pointer))
+        documents, chunks = await self._catalog.counts(pointer.view)
         return SourceView(
             config=record.config,
             revision=record.revision,
@@ -311,10 +311,6 @@ class LocalDesk:
 
 def _changed(keys: Sequence[str]) -> ChangeSignal:
     return ChangeSignal(keys=tuple(DirtyKey(key=key) for key in keys))
-
-
-def _live(pointer: LivePointer) -> View:
-    return View(source_id=pointer.source_id, generation=pointer.generation, seq=pointer.seq)
 
 
 def _in_order(outcomes: list[DocumentOutcome]) -> list[DocumentOutcome]:

@@ -18,6 +18,14 @@ def is_visible(from_seq: int, to_seq: int, seq: int) -> bool:
     return from_seq <= seq < to_seq
 
 
+class View(WireModel):
+    """A source pinned to one generation and sequence: what one query sees of it."""
+
+    source_id: SourceId
+    generation: int
+    seq: int
+
+
 class LivePointer(WireModel):
     """What readers of a source see, in one row. `seq` 0: nothing was promoted yet."""
 
@@ -30,13 +38,10 @@ class LivePointer(WireModel):
     open_seq: int | None = None  # the run that stages now
     promoted_at: datetime | None = None
 
-
-class View(WireModel):
-    """A source pinned to one generation and sequence: what one query sees of it."""
-
-    source_id: SourceId
-    generation: int
-    seq: int
+    @property
+    def view(self) -> View:
+        """The source at the live sequence."""
+        return View(source_id=self.source_id, generation=self.generation, seq=self.seq)
 
 
 @dataclass(frozen=True, slots=True)

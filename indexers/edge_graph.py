@@ -14,6 +14,8 @@ from typing import Final
 
 import qdrant_edge as edge
 
+from contracts.errors import StoreUnavailable
+
 NEIGHBOURS: Final = 16  # of a vector in the graph (HNSW's m)
 BUILD_WIDTH: Final = 128  # candidates while it is built (ef_construct)
 SEARCH_WIDTH: Final = 256  # candidates of a question: 0.999 of the true nearest at 50,000
@@ -24,15 +26,11 @@ NICENESS: Final = 10  # answers and runs come first
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
-class GraphFailed(Exception):
-    """The child did not come to a good end."""
-
-
 async def build_graph(copy: Path, dimension: int) -> None:
     """Build the graph in a folder that nobody else works on.
 
     Raises:
-        GraphFailed: it took too long or was killed; the copy is of no use then.
+        StoreUnavailable: it took too long or was killed; the copy is of no use then.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "indexers.edge_graph", str(copy), str(dimension)),
@@ -45,7 +43,7 @@ async def build_graph(copy: Path, dimension: int) -> None:
         async with asyncio.timeout(BOUND):
             _, said = await process.communicate()
     except TimeoutError as error:
-        raise GraphFailed(f"it took longer than {BOUND:.0f} s") from error
+        raise StoreUnavailable(f"a graph took longer than {BOUND:.0f} s") from error
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -53,7 +51,9 @@ async def build_graph(copy: Path, dimension: int) -> None:
             await asyncio.shield(process.wait())
     if process.returncode:
         last = said.decode(errors="replace").strip().splitlines()[-1:]
-        raise GraphFailed(f"status {process.returncode}: {' '.join(last) or 'no word'}")
+        raise StoreUnavailable(
+            f"the builder of a graph ended with {process.returncode}: {' '.join(last) or 'no word'}"
+        )
 
 
 def main() -> None:

@@ -94,8 +94,9 @@ class Shard:
         shutil.rmtree(self._beside(GRAPH), ignore_errors=True)
 
     def take_copy(self) -> None:
-        """Bring the copy up to date, and put it in the shard's place. Nobody reads meanwhile."""
-        self._catch_up()
+        """Put the copy in the shard's place, with the little that it may still miss. Nobody reads
+        meanwhile."""
+        self.catch_up()
         self._replace()
 
     def _replace(self) -> None:
@@ -110,13 +111,15 @@ class Shard:
                 self.engine = edge.EdgeShard.load(str(self.path))
         self._journal = None
 
-    def _catch_up(self) -> None:
-        """Do to the copy what was written meanwhile.
+    def catch_up(self) -> None:
+        """Do to the copy what was written meanwhile, beside readers.
 
         Raises:
             StoreUnavailable: that is too much.
         """
-        journal = self._journal or []
+        journal = self._journal
+        if not journal:
+            return
         if len(journal) > MOST_BEHIND:
             raise StoreUnavailable(f"{len(journal)} writes came while the graph was built")
         with translated(self.path):

@@ -32,7 +32,7 @@ from indexers.edge_filters import (
     opened,
     visible,
 )
-from indexers.edge_graph import SEARCH_WIDTH, GraphFailed, build_graph
+from indexers.edge_graph import SEARCH_WIDTH, build_graph
 from indexers.edge_shard import Shard, translated
 from indexers.lanes import Lanes
 from indexers.visibility import best, by_generation
@@ -228,10 +228,11 @@ class EdgeVectorStore:
             copy = await self._lanes.write(shard.copy)
             log.info("a graph is being built", store=self.name, points=shard.points)
             await build_graph(copy, self._dimension)
+            await self._lanes.write(shard.catch_up)
             await self._lanes.write_alone(shard.take_copy)
             log.info("a graph is in use", store=self.name, points=shard.points)
             self._graph_from = max(self._graph_from, 2 * shard.unindexed)
-        except (GraphFailed, StoreUnavailable) as error:
+        except StoreUnavailable as error:
             log.warning("a graph was not built: vectors are scanned", error=str(error))
             # Not again for the same points.
             self._graph_from = 2 * max(self._graph_from, shard.points)

@@ -6,7 +6,7 @@ from typing import Final
 
 from contracts.errors import ConfigurationError
 from contracts.ports import Embedder
-from documents.embedders import open_embedder
+from documents.embedders import OPENAI, open_embedder
 from documents.embedders.openai_compatible import NO_KEY, Endpoint
 from sluice.settings import Settings
 
@@ -24,7 +24,7 @@ def configured_embedder(settings: Settings) -> Embedder:
 
 
 def _endpoint(settings: Settings) -> Endpoint | None:
-    if settings.embedder != "openai":
+    if settings.embedder != OPENAI:
         return None
     url, model = settings.embedding_url, settings.embedding_model
     dimension = settings.embedding_dimension

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from contracts.errors import NotReachable
 from sluice.processes import TERM_GRACE, dies_with_parent
-from sluice.state import MIN_FREE, StateFolder, free_space
+from sluice.state import StateFolder
 
 START_BOUND: Final = 30.0  # seconds until the server must answer
 POLL: Final = 0.1  # seconds
@@ -199,7 +199,7 @@ class TemporalServer:
         return True
 
     def _failure(self, how: str) -> str:
-        if (free_space(self._state.root) or MIN_FREE) < MIN_FREE:
+        if not self._state.has_room():
             return f"Temporal's development server {how}: {self._state.full_disk()}"
         last = _last_line(self._state.temporal_log, self._log_start)
         return (

@@ -116,7 +116,7 @@ class StateFolder:
             ConfigurationError: the place can't be written.
             StoreUnavailable: the disk is full, or as good as full.
         """
-        if (free_space(self.root) or MIN_FREE) < MIN_FREE:
+        if not self.has_room():
             raise StoreUnavailable(self.full_disk())
         with self._explained():
             self.root.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
@@ -219,6 +219,11 @@ class StateFolder:
             yield
         except OSError as error:
             raise self._sentence(error) from error
+
+    def has_room(self) -> bool:
+        """Whether as much of the disk is free as the engines need; where nobody says, it is."""
+        free = free_space(self.root)
+        return free is None or free >= MIN_FREE
 
     def full_disk(self) -> str:
         """The sentence for a disk without room."""

@@ -51,9 +51,9 @@ async def store_at(root: Path) -> AsyncIterator[EdgeVectorStore]:
         await store.close()
 
 
-async def until(condition: object, root: Path, *, exists: bool) -> None:
+async def until(name: str, root: Path, *, exists: bool) -> None:
     async with asyncio.timeout(BOUND):
-        while (root / str(condition)).exists() is not exists:
+        while (root / name).exists() is not exists:
             await asyncio.sleep(POLL)
 
 

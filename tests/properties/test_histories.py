@@ -120,8 +120,7 @@ def retirement_by_the_live_sequence(patch: pytest.MonkeyPatch) -> None:
     async def by_live(self: SqlCatalog, source_id: str, now: datetime) -> Sweep:
         sweep = await due_sweep(self, source_id, now)
         pointer = (await self.pointers([source_id]))[source_id]
-        live = View(source_id=source_id, generation=pointer.generation, seq=pointer.seq)
-        return Sweep(sweep.purge, live if pointer.seq else None)
+        return Sweep(sweep.purge, pointer.view if pointer.seq else None)
 
     patch.setattr(SqlCatalog, "due_sweep", by_live)
 

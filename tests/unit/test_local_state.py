@@ -113,11 +113,12 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
         StateFolder(tmp_path).prepare()
 
 
+@pytest.mark.parametrize("free", [0, 1, 64 * 2**20 - 1])
 def test_a_disk_that_is_as_good_as_full_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A memory-mapped file that can't grow kills its process: it doesn't come to that."""
-    monkeypatch.setattr("sluice.state.MIN_FREE", 2**60)
+    monkeypatch.setattr("sluice.state.free_space", lambda _folder: free)
     with pytest.raises(StoreUnavailable, match="make room"):
         StateFolder(tmp_path).prepare()
     assert list(tmp_path.iterdir()) == []
