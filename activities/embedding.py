@@ -116,9 +116,7 @@ class _BatchEmbedding:
     async def _buy(self, drafts: Sequence[_Draft]) -> None:
         """Look the vectors up, and buy those that are missing, request by request."""
         texts = {
-            draft.chunks[n][1]: (draft, draft.chunks[n][2].embedded_text)
-            for draft in drafts
-            for n in draft.new
+            draft.chunks[n][1]: (draft, draft.chunks[n][2]) for draft in drafts for n in draft.new
         }
         space = self._ports.embedder.space
         self._vectors = await self._ports.catalog.vectors(space, list(texts))
@@ -128,43 +126,45 @@ class _BatchEmbedding:
 
         async def buy(names: Sequence[str]) -> None:
             async with places:
-                for name in await self._embed({name: texts[name][1] for name in names}):
+                for name, tokens in (await self._embed({n: texts[n][1] for n in names})).items():
                     draft = texts[name][0]
                     draft.bought += 1
-                    draft.bought_tokens += tokens_of[name]
+                    draft.bought_tokens += tokens
                 self._progress.done += len(names)
 
-        tokens_of = {embedded: chunk.tokens for d in drafts for _, embedded, chunk in d.chunks}
         rest = iter(missing)
         async with asyncio.TaskGroup() as tasks:
-            for piece in self._ports.embedder.split([texts[name][1] for name in missing]):
+            for piece in self._ports.embedder.split(
+                [texts[name][1].embedded_text for name in missing]
+            ):
                 tasks.create_task(buy([*islice(rest, len(piece))]))
 
-    async def _embed(self, texts: dict[str, str]) -> list[str]:
-        """Make one request and keep what it bought; answers whose vectors that is. A refusal is
-        narrowed down to its text; who can't be asked now isn't asked again in this attempt."""
+    async def _embed(self, chunks: dict[str, Chunk]) -> dict[str, int]:
+        """Make one request and keep what it bought; answers whose vectors that is, and tokens. A
+        refusal is narrowed down to its text; who can't be asked now isn't asked again in this
+        attempt."""
         if self._silent is not None:
-            self._failed.update(dict.fromkeys(texts, self._silent))
-            return []
+            self._failed.update(dict.fromkeys(chunks, self._silent))
+            return {}
         embedder = self._ports.embedder
         try:
-            vectors = await embedder.embed_passages(list(texts.values()))
+            bought = await embedder.embed_passages([c.embedded_text for c in chunks.values()])
         except EmbeddingRefused as error:
-            if len(texts) == 1:
-                self._failed.update(dict.fromkeys(texts, error))
-                return []
-            names = list(texts)
+            if len(chunks) == 1:
+                self._failed.update(dict.fromkeys(chunks, error))
+                return {}
+            names = list(chunks)
             half = len(names) // 2
-            first = await self._embed({name: texts[name] for name in names[:half]})
-            return first + await self._embed({name: texts[name] for name in names[half:]})
+            first = await self._embed({name: chunks[name] for name in names[:half]})
+            return first | await self._embed({name: chunks[name] for name in names[half:]})
         except EmbeddingError as error:
             self._silent = error
-            self._failed.update(dict.fromkeys(texts, error))
-            return []
-        bought = dict(zip(texts, vectors, strict=True))
-        await self._ports.catalog.keep(embedder.space, bought)
-        self._vectors.update(bought)
-        return list(bought)
+            self._failed.update(dict.fromkeys(chunks, error))
+            return {}
+        vectors = dict(zip(chunks, bought.vectors, strict=True))
+        await self._ports.catalog.keep(embedder.space, vectors)
+        self._vectors.update(vectors)
+        return bought.shared({name: chunk.tokens for name, chunk in chunks.items()})
 
     def _error_of(self, draft: _Draft) -> SluiceError | None:
         for n in draft.new:

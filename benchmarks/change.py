@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.corpus import IDLE, SOURCE, fill, report, workspace, write_reports
-from contracts.documents import EmbeddingSpace, Vector, Vectors
+from contracts.documents import Bought, EmbeddingSpace, Vector
 from contracts.events import ChangeEvent, Operation
 from contracts.ports import Embedder
 from contracts.search import SearchQuestion
@@ -38,7 +38,7 @@ class CountingEmbedder:
         """As the inner one does."""
         return self._inner.split(texts)
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
         """Count and pass on."""
         self.bought += len(texts)
         return await self._inner.embed_passages(texts)

@@ -2,7 +2,8 @@
 
 import base64
 import json
-from typing import Self
+from collections.abc import Mapping
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,26 @@ Vector = npt.NDArray[np.float32]
 
 Vectors = npt.NDArray[np.float32]
 """Embeddings: shape (texts, dimension), each of unit length."""
+
+
+class Bought(NamedTuple):
+    """What one request for vectors got."""
+
+    vectors: Vectors  # one a text, in order
+    tokens: int | None = None  # that were charged for; None where nobody says
+
+    def shared(self, counted: Mapping[str, int]) -> dict[str, int]:
+        """Tokens by text: those that were charged for, in the proportions of our count; our count
+        itself where nobody says."""
+        if self.tokens is None:
+            return dict(counted)
+        whole, seen, given = max(sum(counted.values()), 1), 0, 0
+        shares = {}
+        for name, tokens in counted.items():
+            seen += tokens
+            shares[name] = self.tokens * seen // whole - given
+            given += shares[name]
+        return shares
 
 
 class EmbeddingSpace(WireModel):

@@ -11,13 +11,13 @@ from typing import NamedTuple, Protocol
 
 from contracts.activities import Command, CommandResult, OpenRunAnswer, RunReport, SourceState
 from contracts.documents import (
+    Bought,
     ChunkedDocument,
     DocumentVersion,
     EmbeddingSpace,
     Located,
     PreparedDocument,
     Vector,
-    Vectors,
 )
 from contracts.events import ChangeSignal, DirtyKey
 from contracts.gate import Verdict
@@ -121,8 +121,8 @@ class Embedder(Protocol):
         """The texts in order, in pieces that are one request each: what one request has bought is
         kept before another may fail."""
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One vector a text, in order."""
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
+        """One vector a text, in order, and what they were charged as."""
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a question."""

@@ -72,7 +72,7 @@ class RunCounts(WireModel):
     chunks_opened: int = 0  # chunks
     chunks_closed: int = 0  # chunks
     embedded: int = 0  # chunks whose vector was bought in this run
-    embedded_tokens: int = 0  # of those chunks, by our count
+    embedded_tokens: int = 0  # of those chunks, as the endpoint or we count them
 
 
 class RunRecord(WireModel):

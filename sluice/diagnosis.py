@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from console.client import ApiClient
+from contracts.documents import EmbeddingSpace
 from contracts.errors import SluiceError
 from contracts.wire import WireModel
 from sluice.local import temporal_binary
@@ -116,16 +117,16 @@ def _package(component: str, distribution: str, module: str) -> Finding:
 def _embedder(settings: Settings) -> Finding:
     from sluice.embedders import configured_embedder  # noqa: PLC0415 - a package may be missing
 
-    async def space() -> str:
+    async def space() -> EmbeddingSpace:
         embedder = configured_embedder(settings)
         try:
             await embedder.embed_query("sluice")
-            return embedder.space.name
+            return embedder.space
         finally:
             await embedder.close()
 
     try:
-        name = asyncio.run(space())
+        made = asyncio.run(space())
     except SluiceError as error:
         remedy = f"{error}"
         return Finding(component="embedder", ok=False, found=settings.embedder, remedy=remedy)
@@ -134,9 +135,11 @@ def _embedder(settings: Settings) -> Finding:
             component="embedder",
             ok=False,
             found=f"{type(error).__name__}: {error}",
-            remedy="install it again with `pip install --force-reinstall wordllama`",
+            remedy=f"install it again with `pip install --force-reinstall {settings.embedder}`",
         )
-    return Finding(component="embedder", ok=True, found=name)
+    where = f" at {settings.embedding_url}" if settings.embedder == "openai" else ""
+    found = f"{made.name}, {made.dimension} numbers a vector{where}"
+    return Finding(component="embedder", ok=True, found=found)
 
 
 def _vocabulary() -> Finding:

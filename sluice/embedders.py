@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from contracts.errors import ConfigurationError
 from contracts.ports import Embedder
@@ -35,7 +36,7 @@ def _endpoint(settings: Settings) -> Endpoint | None:
         )
         raise ConfigurationError(f"the embedder `openai` asks an endpoint: set {names}")
     return Endpoint(
-        url=url,
+        url=_address(url),
         model=model,
         dimension=dimension,
         key=_key(),
@@ -47,16 +48,38 @@ def _endpoint(settings: Settings) -> Endpoint | None:
     )
 
 
+def _address(url: str) -> str:
+    """Messages show it, so it holds no secret."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.hostname and parts.port != 0 and not ("@" in url or "?" in url or "#" in url)
+    except ValueError:
+        plain = False
+    if not plain:
+        raise ConfigurationError(
+            f"SLUICE_EMBEDDING_URL must be http(s)://HOST[:PORT]/v1 and no more: its key goes into "
+            f"{KEY} or the file that {KEY_FILE} names"
+        )
+    return url
+
+
 def _key() -> str:
     """A secret comes from the environment or from a file, and is no setting."""
     if key := os.environ.get(KEY, "").strip():
-        return key
+        return _one_line(key, KEY)
     path = os.environ.get(KEY_FILE)
     if not path:
         return NO_KEY
     try:
-        return Path(path).expanduser().read_text().strip() or NO_KEY
+        return _one_line(Path(path).expanduser().read_text().strip(), KEY_FILE) or NO_KEY
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"{KEY_FILE} names {path}, which can't be read: {error}"
         ) from error
+
+
+def _one_line(key: str, name: str) -> str:
+    # What else the client refuses, it shows.
+    if key.isascii() and (key.isprintable() or not key):
+        return key
+    raise ConfigurationError(f"the key of {name} isn't one line of ASCII characters: correct it")

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from contracts.documents import EmbeddingSpace, Vector, Vectors
+from contracts.documents import Bought, EmbeddingSpace, Vector
 
 DIMENSION: Final = 256
 AT_ONCE: Final = 128  # texts
@@ -42,11 +42,11 @@ class HashingEmbedder:
         """In pieces that are soon done."""
         return [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
         """One vector a text."""
         if not texts:
-            return np.zeros((0, DIMENSION), dtype=np.float32)
-        return np.stack([hashed(text) for text in texts])
+            return Bought(np.zeros((0, DIMENSION), dtype=np.float32))
+        return Bought(np.stack([hashed(text) for text in texts]))
 
     async def embed_query(self, text: str) -> Vector:
         """As a passage."""

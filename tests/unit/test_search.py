@@ -10,13 +10,13 @@ import pytest
 
 import indexers.search
 from contracts.documents import (
+    Bought,
     Chunk,
     EmbeddingSpace,
     Located,
     PackAddress,
     PackedChunk,
     Vector,
-    Vectors,
 )
 from contracts.errors import ConfigurationError, StoreUnavailable, UnknownSource
 from contracts.ids import OPEN_SEQ, chunk_id, text_hash
@@ -47,8 +47,8 @@ class WordEmbedder:
     def space(self) -> EmbeddingSpace:
         return EmbeddingSpace(name="words/1", dimension=DIMENSION)
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        return np.stack([vector_of(text) for text in texts])
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
+        return Bought(np.stack([vector_of(text) for text in texts]))
 
     async def embed_query(self, text: str) -> Vector:
         self.questions += 1

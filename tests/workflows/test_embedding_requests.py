@@ -52,3 +52,15 @@ async def test_requests_go_side_by_side_within_their_bound(client: Client, tmp_p
         await world.crawl()
         run = await world.ended(0, RunState.PROMOTED)
         assert (run.counts.embedded, world.embedder.asked) == (9, 9)
+
+
+async def test_a_run_shows_the_tokens_that_it_was_charged_for(
+    client: Client, tmp_path: Path
+) -> None:
+    """To the last one, however a request's are shared among its documents."""
+    async with small_world(client, tmp_path, documents(10)) as world:
+        world.embedder.at_once = 4
+        world.embedder.charged = 101
+        await world.crawl()
+        run = await world.ended(0, RunState.PROMOTED)
+        assert (run.counts.embedded, run.counts.embedded_tokens) == (10, 3 * 101)

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from activities.ports import Limits, Ports
 from contracts.activities import Command, CommandResult
-from contracts.documents import EmbeddingSpace, Vector, Vectors
+from contracts.documents import Bought, EmbeddingSpace, Vector
 from contracts.errors import SluiceError
 from contracts.events import ChangeSignal, DirtyKey
 from contracts.runs import RunRecord, RunState
@@ -44,6 +44,7 @@ class BreakableEmbedder:
         self.at_once = 128  # texts of one request
         self.bought = 0
         self.asked = 0  # requests
+        self.charged: int | None = None  # tokens of each request
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -52,12 +53,13 @@ class BreakableEmbedder:
     def split(self, texts: Sequence[str]) -> list[Sequence[str]]:
         return [texts[n : n + self.at_once] for n in range(0, len(texts), self.at_once)]
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    async def embed_passages(self, texts: Sequence[str]) -> Bought:
         self.asked += 1
         if self.error is not None and self._errs(texts):
             raise self.error
         self.bought += len(texts)
-        return await self._inner.embed_passages(texts)
+        bought = await self._inner.embed_passages(texts)
+        return bought._replace(tokens=self.charged)
 
     def _errs(self, texts: Sequence[str]) -> bool:
         if self.refused is not None:
