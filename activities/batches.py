@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
 
 from activities.ports import Ports
 from activities.references import get_list
@@ -12,12 +14,15 @@ from contracts.errors import EmbeddingUnavailable, SluiceError
 from contracts.ports import ObjectRange
 from contracts.runs import (
     DocumentOutcome,
+    EarlierAttempt,
     OutcomeStatus,
     PlanAction,
     PlanEntry,
     RunTicket,
     Stage,
 )
+
+LONGEST_MESSAGE: Final = 300  # characters that are kept of why an earlier attempt failed
 
 
 @dataclass
@@ -32,6 +37,7 @@ class BatchWork:
     todo: dict[int, PlanEntry]  # those of them without an outcome, by place in the batch
     earlier: dict[str, DocumentOutcome]  # of the stage before, by key
     places: dict[str, int]  # in the batch, by key, of all that this attempt is about
+    before: dict[str, DocumentOutcome] = field(default_factory=dict)  # failures of this stage
     outcomes: dict[str, DocumentOutcome] = field(default_factory=dict)
     retry_after: float | None = None
 
@@ -39,6 +45,8 @@ class BatchWork:
         """Documents that are done at once are recorded, and pinned, together."""
         self._fetching: set[str] = set()  # documents that will be pinned
         self._working: set[str] = set()  # documents that will have an outcome
+        self._began = self.ports.now()
+        self._started: dict[str, datetime] = {}  # documents that didn't start with the batch
         self._recording: Together[DocumentOutcome, None] = Together(
             self._record_some, lambda: len(self._working)
         )
@@ -71,6 +79,8 @@ class BatchWork:
                 work.outcomes[entry.doc_key] = outcome
             elif work._reaches(entry, before):
                 work.todo[place] = entry
+                if outcome is not None:
+                    work.before[entry.doc_key] = outcome
         return work
 
     def _again(self, outcome: DocumentOutcome) -> bool:
@@ -91,13 +101,31 @@ class BatchWork:
         """The document is on its way through the stage: it may be pinned, and is recorded."""
         self._fetching.add(doc_key)
         self._working.add(doc_key)
+        self._started[doc_key] = self.ports.now()
 
     async def record(self, outcomes: Sequence[DocumentOutcome]) -> None:
         """Make outcomes durable."""
         if not outcomes:
             return
-        await self.ports.catalog.record(self.ticket, outcomes, self.ports.now())
-        self.outcomes.update({outcome.doc_key: outcome for outcome in outcomes})
+        now = self.ports.now()
+        whole = [self._traced(outcome, now) for outcome in outcomes]
+        await self.ports.catalog.record(self.ticket, whole, now)
+        self.outcomes.update({outcome.doc_key: outcome for outcome in whole})
+
+    def _traced(self, outcome: DocumentOutcome, now: datetime) -> DocumentOutcome:
+        """The outcome with what came before it: its start, the attempts before, and at a document's
+        first stage the events that named it."""
+        key = outcome.doc_key
+        started = self._started.get(key, self._began)
+        known: dict[str, object] = {
+            "started_at": started,
+            "seconds": outcome.seconds or round((now - started).total_seconds(), 3),
+        }
+        if key in self.before:
+            known["earlier"] = _attempts(self.before[key])
+        if key not in self.earlier and key in self.entries:
+            known["events"] = self.entries[key].events
+        return outcome.model_copy(update=known)
 
     async def record_one(self, outcome: DocumentOutcome) -> None:
         """Make an outcome durable, with others that come meanwhile."""
@@ -173,3 +201,16 @@ def _stage_before(stage: Stage) -> Stage | None:
     stages = list(Stage)
     place = stages.index(stage)
     return stages[place - 1] if place else None
+
+
+def _attempts(failed: DocumentOutcome) -> tuple[EarlierAttempt, ...]:
+    """The attempts at a stage up to the one that ended so."""
+    last = EarlierAttempt(
+        attempt=failed.attempt,
+        error=failed.error,
+        message=failed.message[:LONGEST_MESSAGE] if failed.message else None,
+        embedded=failed.embedded,
+        started_at=failed.started_at,
+        ended_at=failed.at,
+    )
+    return (*failed.earlier, last)

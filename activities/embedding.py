@@ -172,6 +172,15 @@ class _BatchEmbedding:
                 return error
         return None
 
+    def _reused(self, draft: _Draft) -> int:
+        """New texts of the document whose vectors neither this nor an earlier attempt bought."""
+        texts = len({draft.chunks[n][1] for n in draft.new})
+        before = self._work.before.get(draft.entry.doc_key)
+        earlier = 0
+        if before is not None:
+            earlier = before.embedded + sum(attempt.embedded for attempt in before.earlier)
+        return max(0, texts - draft.bought - earlier)
+
     def _failure(self, draft: _Draft, error: SluiceError) -> DocumentOutcome:
         parsed = draft.parsed
         outcome = self._work.failure(
@@ -208,6 +217,8 @@ class _BatchEmbedding:
                 chunks=len(draft.chunks),
                 embedded=draft.bought,
                 embedded_tokens=draft.bought_tokens,
+                reused=self._reused(draft),
+                embedder=self._ports.embedder.space.name if draft.chunked is not None else None,
                 reference=key,
             )
             for draft in drafts

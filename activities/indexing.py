@@ -13,7 +13,7 @@ from activities.references import get_list
 from contracts.activities import STAGE_BATCH, StageReport, StageRequest
 from contracts.documents import PreparedDocument
 from contracts.runs import DocumentOutcome, OutcomeStatus, PlanEntry, RunTicket, Stage
-from contracts.visibility import StageDelta, StoreWrite, View
+from contracts.visibility import ChunkChange, StageDelta, StoreWrite, View
 
 
 def view_of(ticket: RunTicket) -> View:
@@ -45,11 +45,14 @@ class Indexing:
             work = await BatchWork.load(ports, Stage.INDEX, request)
             entries = {entry.doc_key: entry for entry in work.todo.values()}
             documents = await self._prepared(work, entries)
+            delta = StageDelta()
             if documents:
                 delta = await ports.catalog.stage(ticket, documents)
                 await write_stores(ports, ticket, delta)
                 await ports.catalog.settle(ticket, delta)
-            await work.record([_outcome(document, request.attempt) for document in documents])
+            await work.record(
+                [_outcome(document, request.attempt, delta) for document in documents]
+            )
             progress.done += len(documents)
             return work.report()
 
@@ -66,7 +69,8 @@ class Indexing:
         return documents
 
 
-def _outcome(document: PreparedDocument, attempt: int) -> DocumentOutcome:
+def _outcome(document: PreparedDocument, attempt: int, delta: StageDelta) -> DocumentOutcome:
+    change = delta.documents.get(document.doc_key, ChunkChange())
     return DocumentOutcome(
         doc_key=document.doc_key,
         stage=Stage.INDEX,
@@ -76,4 +80,7 @@ def _outcome(document: PreparedDocument, attempt: int) -> DocumentOutcome:
         content_hash=document.content_hash or None,
         fingerprint=document.fingerprint or None,
         chunks=len(document.chunks),
+        added=change.added,
+        kept=change.kept,
+        removed=change.removed,
     )

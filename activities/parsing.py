@@ -139,12 +139,19 @@ class _DocumentParsing:
             return self._outcome(document, OutcomeStatus.UNCHANGED)
         key = chunked_key(document, self._ports.parser.fingerprint)
         known = await self._work.find(key)
+        cached = known is not None
         if known is not None:
             chunked = ChunkedDocument.model_validate_json(known)
         else:
             chunked = await self._ports.parser.chunk(path, document.doc_key, document.media_type)
             await self._ports.objects.put(key, chunked.model_dump_json().encode())
-        return self._outcome(document, OutcomeStatus.DONE, key, len(chunked.chunks))
+        outcome = self._outcome(document, OutcomeStatus.DONE, key, len(chunked.chunks))
+        made_by = {
+            "parser": chunked.parser,
+            "chunker": chunked.chunker or None,
+            "cached": cached,
+        }
+        return outcome.model_copy(update=made_by)
 
     async def _fetch(self, path: Path) -> StagedDocument:
         """Fetch what is there; a later attempt in this run gets the version of the first."""

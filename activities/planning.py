@@ -22,7 +22,7 @@ from contracts.activities import (
     Segment,
     SpillRequest,
 )
-from contracts.events import DirtyKey
+from contracts.events import DirtyKey, EventTrace
 from contracts.ids import digest
 from contracts.ports import Source
 from contracts.runs import BatchRef, KnownFailure, PlanAction, PlanEntry, RunTicket
@@ -32,6 +32,7 @@ from documents.fingerprints import document_fingerprint
 
 RECENT = 30.0  # seconds; a younger hint that shows no change is looked at once more
 MAX_RECHECKS = 50  # keys of one run, about 4 KB in its report
+NAMED_RECHECKS = 10  # keys that still fit with what named them
 KEYS_PER_PAGE = 1_000
 KEYS_PER_RANGE = 2_000  # of the catalog, beside a page of a listing
 
@@ -45,6 +46,7 @@ class _Draft:
     size: int = 0  # bytes of the documents among the entries
     batches: list[BatchRef] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    events: dict[str, tuple[EventTrace, ...]] = field(default_factory=dict)  # by key
     recheck: list[DirtyKey] = field(default_factory=list)
     changed: int = 0
     deleted: int = 0
@@ -139,9 +141,17 @@ class _Planner:
             live_documents=live_documents,
             listed=draft.listed,
             more=draft.more,
-            recheck=tuple(draft.recheck[:MAX_RECHECKS]),
+            recheck=self._rechecks(),
             gate=self.config.gate,
             approval_timeout=self.config.approval_timeout,
+        )
+
+    def _rechecks(self) -> tuple[DirtyKey, ...]:
+        """Which keys matters more than what named them: there is room for few events."""
+        recheck = self.draft.recheck[:MAX_RECHECKS]
+        few = len(recheck) <= NAMED_RECHECKS
+        return tuple(
+            key.model_copy(update={"events": key.events[-1:] if few else ()}) for key in recheck
         )
 
     # --- keys ----------------------------------------------------------------------------------
@@ -163,6 +173,8 @@ class _Planner:
             if key.key in self.draft.seen:
                 continue
             self.draft.seen.add(key.key)
+            if key.events:
+                self.draft.events[key.key] = key.events
             version = versions.get(key.key)
             known = version.source_version if version is not None else None
             changes = await self._weigh(key.key, stat, known, failures.get(key.key))
@@ -192,7 +204,7 @@ class _Planner:
         answers whether it did."""
         if stat is None:
             if known is not None:
-                await self._add(PlanEntry(action=PlanAction.DELETE, doc_key=name))
+                await self._add(self._entry(PlanAction.DELETE, name))
             return known is not None
         if known == stat.source_version:
             self.draft.unchanged += 1
@@ -200,8 +212,12 @@ class _Planner:
         if self._failed_before(stat, failure):
             self.draft.known_failed += 1
             return False
-        await self._add(PlanEntry(action=PlanAction.INGEST, doc_key=name, stat=stat))
+        await self._add(self._entry(PlanAction.INGEST, name, stat))
         return True
+
+    def _entry(self, action: PlanAction, name: str, stat: DocumentStat | None = None) -> PlanEntry:
+        events = self.draft.events.get(name, ())
+        return PlanEntry(action=action, doc_key=name, stat=stat, events=events)
 
     def _failed_before(self, stat: DocumentStat, failure: KnownFailure | None) -> bool:
         return (

@@ -37,7 +37,7 @@ class Batcher:
     async def add(self, source_id: str, key: DirtyKey) -> None:
         """Return when a signal with the key was accepted; raise what kept it from being."""
         lane = self._lanes.setdefault(source_id, _Lane())
-        lane.keys[key.key] = key
+        lane.keys[key.key] = key.after(lane.keys.get(key.key))
         accepted = asyncio.get_running_loop().create_future()
         lane.waiters.append(accepted)
         if lane.task is None:

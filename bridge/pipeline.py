@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -19,7 +20,7 @@ from bridge.dispatcher import Dispatcher
 from bridge.limits import BridgeLimits
 from bridge.router import Router, SourceList
 from contracts.errors import SluiceError
-from contracts.events import Action, ChangeEvent, DirtyKey
+from contracts.events import Action, ChangeEvent, DirtyKey, EventTrace
 from contracts.ports import DeadLetters, ObjectStore, Orchestrator
 from contracts.sources import SourceConfig, SourceRecord
 
@@ -174,7 +175,7 @@ class Bridge:
         self._counts.received += 1
         decoded = decode(body)
         if decoded.action is Action.DELIVER:
-            await self.take_events(decoded.events)
+            await self._deliver(decoded.events, attributes.get("message_id"))
             return
         if decoded.action is Action.PARK:
             reason = decoded.reason or "no reason given"
@@ -187,7 +188,11 @@ class Bridge:
 
     async def take_events(self, events: Sequence[ChangeEvent]) -> None:
         """Every source that an event concerns gets it; return when all have."""
+        await self._deliver(events)
+
+    async def _deliver(self, events: Sequence[ChangeEvent], message_id: str | None = None) -> None:
         now = time.time()
+        taken_at = datetime.fromtimestamp(now, UTC)
         # All are routed before any is added: a message is delivered as a whole or comes again.
         routed = [(event, await self._router.route(event)) for event in events]
         additions = []
@@ -195,7 +200,8 @@ class Bridge:
             for source_id in source_ids:
                 self._counts.delivered += 1
                 log.info("event", source=source_id, document=event.key, op=event.op.value)
-                key = DirtyKey(key=event.key, hinted_at=now)
+                trace = EventTrace.of(event, taken_at, message_id)
+                key = DirtyKey(key=event.key, hinted_at=now, events=(trace,))
                 additions.append(self._batcher.add(source_id, key))
         _raise_first(await asyncio.gather(*additions, return_exceptions=True))
 

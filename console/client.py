@@ -21,6 +21,7 @@ from console.views import (
 )
 from contracts.activities import Command, CommandResult
 from contracts.errors import NotReachable
+from contracts.provenance import DocumentRun, SourceProgress
 from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
 from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig
@@ -106,7 +107,7 @@ class ApiClient:
     async def documents(
         self, source_id: str, after: str = "", limit: int | None = None
     ) -> list[DocumentStatus]:
-        """Documents that are served or that failed, ascending by key."""
+        """Documents that there is something to say of, ascending by key."""
         path = _at(source_id, "documents")
         return await self._list(
             path, list[DocumentStatus], after, limit, lambda status: status.doc_key
@@ -115,6 +116,19 @@ class ApiClient:
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document."""
         return await self._get(_at(source_id, "document"), DocumentView, {"key": doc_key})
+
+    async def history(
+        self, source_id: str, doc_key: str, limit: int = 20, after: int | None = None
+    ) -> list[DocumentRun]:
+        """The newest runs that touched a document, newest first."""
+        path, start = _at(source_id, "document", "history"), "" if after is None else str(after)
+        return await self._list(
+            path, list[DocumentRun], start, limit, lambda run: run.seq, {"key": doc_key}
+        )
+
+    async def progress(self, source_id: str) -> SourceProgress:
+        """What a source is doing now, and what waits."""
+        return await self._get(_at(source_id, "progress"), SourceProgress)
 
     async def retry(self, source_id: str, request: DocumentKeys) -> int:
         """Have documents tried again as they are."""
@@ -147,13 +161,14 @@ class ApiClient:
         after: str,
         limit: int | None,
         key: Callable[[T], Hashable],
+        also: Query | None = None,
     ) -> list[T]:
         """The pages of a listing, followed until there are enough items or none is left."""
         found: list[T] = []
         start: str | None = after
         missing = LARGEST_PAGE if limit is None else limit
         while start is not None and missing > 0:
-            query: dict[str, str | int] = {"limit": min(missing, LARGEST_PAGE)}
+            query = {**(also or {}), "limit": min(missing, LARGEST_PAGE)}
             if start:
                 query["after"] = start
             response = await self._answer(self._http.build_request("GET", path, params=query))

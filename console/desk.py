@@ -12,6 +12,7 @@ from console.views import (
     StackStatus,
 )
 from contracts.activities import Command, CommandResult
+from contracts.provenance import DocumentRun, SourceProgress
 from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
 from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig
@@ -58,10 +59,19 @@ class Desk(Protocol):
     async def documents(
         self, source_id: str, after: str = "", limit: int | None = None
     ) -> list[DocumentStatus]:
-        """Documents that are served or that failed, ascending by key."""
+        """Documents that are served, failed, on their way or waiting, ascending by key."""
 
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         """One document; `UnknownDocument` if nothing is known of it."""
+
+    async def history(
+        self, source_id: str, doc_key: str, limit: int = 20, after: int | None = None
+    ) -> list[DocumentRun]:
+        """The newest runs that touched a document, newest first; those that come after a sequence
+        are below it. `UnknownDocument` if nothing is known of it."""
+
+    async def progress(self, source_id: str) -> SourceProgress:
+        """What a source is doing now, and what waits."""
 
     async def retry(self, source_id: str, request: DocumentKeys) -> int:
         """Have documents tried again as they are; answers how many. `UnknownDocument` for one that

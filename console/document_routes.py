@@ -9,9 +9,10 @@ from console import examples
 from console.answers import WITH_BODY, declared
 from console.examples import shown
 from console.listing import page
-from console.parameters import After, DocumentKey, Limit, SourceName, TheDesk
+from console.parameters import After, AfterRun, DocumentKey, Limit, SourceName, TheDesk
 from console.strict import strictly
 from console.views import Count, DocumentKeys, DocumentView, Question
+from contracts.provenance import DocumentRun
 from contracts.runs import DocumentStatus
 from contracts.search import SearchAnswer
 
@@ -60,7 +61,8 @@ async def list_documents(
     after: After = "",
     limit: Limit = 1_000,
 ) -> list[DocumentStatus]:
-    """Documents that are served or that failed, ascending by the UTF-8 bytes of their keys."""
+    """Documents that are served, failed, on their way or waiting: where each is, since when and
+    why. Ascending by the UTF-8 bytes of their keys."""
     found = await desk.documents(source_id, after, limit + 1)
     return page(request, response, found, limit, lambda status: status.doc_key)
 
@@ -71,8 +73,31 @@ async def list_documents(
     responses=declared(shown(examples.DOCUMENT), HTTPStatus.NOT_FOUND),
 )
 async def show_document(desk: TheDesk, source_id: SourceName, key: DocumentKey) -> DocumentView:
-    """What is served of it, and how each stage of its last run went."""
+    """Where it is, what is served of it, the run that made that, and the newest one."""
     return await desk.document(source_id, key)
+
+
+@router.get(
+    "/sources/{source_id}/document/history",
+    summary="List the runs that touched a document",
+    responses=declared([shown(examples.DOCUMENT_RUN)], HTTPStatus.NOT_FOUND, listing=True),
+)
+async def list_history(
+    desk: TheDesk,
+    request: Request,
+    response: Response,
+    source_id: SourceName,
+    key: DocumentKey,
+    after: AfterRun = None,
+    limit: Limit = 20,
+) -> list[DocumentRun]:
+    """Newest first: what named the document, what made its version, and how each stage went.
+
+    `after` is a sequence, and what follows is below it: the run that made a hit's chunk is the
+    first that comes after its `from_seq` + 1.
+    """
+    found = await desk.history(source_id, key, limit + 1, after)
+    return page(request, response, found, limit, lambda run: run.seq, {"key": key})
 
 
 @router.post(

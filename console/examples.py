@@ -6,11 +6,14 @@ from typing import Any, Final
 from console.views import AddedSource, DocumentView, ParkedMessage, SourceView, StackStatus
 from contracts.activities import CommandResult
 from contracts.documents import DocumentVersion, Located, PackAddress
+from contracts.events import EventTrace
 from contracts.ids import OPEN_SEQ
+from contracts.provenance import DocumentRun, Result, SourceProgress, StageCount, StageTrace
 from contracts.runs import (
     DocumentOutcome,
     DocumentStatus,
     OutcomeStatus,
+    Place,
     RunCounts,
     RunRecord,
     RunState,
@@ -60,6 +63,62 @@ ADDED: Final = AddedSource(source=SOURCE, crawling=True)
 OUTCOME: Final = DocumentOutcome(
     doc_key=_KEY, stage=Stage.PARSE, status=OutcomeStatus.DONE, chunks=3, seconds=0.02, at=_NOON
 )
+DOCUMENT_RUN: Final = DocumentRun(
+    source_id="handbook",
+    doc_key=_KEY,
+    seq=1,
+    run_id="handbook.1",
+    cause="change",
+    state=RunState.PROMOTED,
+    started_at=_NOON,
+    ended_at=_NOON,
+    promoted_at=_NOON,
+    events=(
+        EventTrace(
+            origin="s3",
+            name="ObjectCreated:Put",
+            occurred_at=_NOON,
+            taken_at=_NOON,
+            message_id="059f36b4-87a3-44ab-83d2-661975830a7d",
+        ),
+    ),
+    result=Result.INGESTED,
+    served=True,
+    retained=True,
+    source_version="etag-1",
+    content_hash=_HASH,
+    size=1_024,
+    uri="s3://handbook/guide/start.md",
+    title="Start",
+    media_type="text/markdown",
+    parser="text/3",
+    chunker="chunking/2",
+    embedder="wordllama-256/1",
+    fingerprint=_HASH,
+    chunks=3,
+    chunks_added=3,
+    chunks_kept=0,
+    chunks_removed=0,
+    vectors_bought=3,
+    vectors_reused=0,
+    stages=(
+        StageTrace(
+            stage=Stage.PARSE,
+            status=OutcomeStatus.DONE,
+            started_at=_NOON,
+            ended_at=_NOON,
+            seconds=0.02,
+        ),
+    ),
+)
+PROGRESS: Final = SourceProgress(
+    source_id="handbook",
+    run=RUN.model_copy(update={"state": RunState.WORKING, "ended_at": None, "promoted_at": None}),
+    stages=(StageCount(stage=Stage.PARSE, done=1, failed=1, retryable=1),),
+    taken=2,
+    waiting=1,
+    waiting_since=_NOON,
+)
 STATUS: Final = DocumentStatus(
     doc_key=_KEY,
     live_version="etag-1",
@@ -69,6 +128,8 @@ STATUS: Final = DocumentStatus(
     last_seq=1,
     stage=Stage.INDEX,
     status=OutcomeStatus.DONE,
+    place=Place.SERVED,
+    since=_NOON,
 )
 DOCUMENT: Final = DocumentView(
     source_id="handbook",
@@ -89,6 +150,8 @@ DOCUMENT: Final = DocumentView(
         chunks=3,
     ),
     outcomes=(OUTCOME,),
+    made=DOCUMENT_RUN,
+    latest=DOCUMENT_RUN,
 )
 ANSWER: Final = SearchAnswer(
     hits=(
@@ -101,6 +164,7 @@ ANSWER: Final = SearchAnswer(
                 doc_key=_KEY,
                 run_id="handbook.1",
                 from_seq=1,
+                version_seq=1,
                 text_hash=_HASH,
                 prefix_length=0,
                 address=PackAddress(pack="packs/handbook/1/0", offset=0, length=2_048),

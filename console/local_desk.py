@@ -15,6 +15,7 @@ from console.views import (
     StackStatus,
 )
 from contracts.activities import Command, CommandResult
+from contracts.documents import DocumentVersion
 from contracts.errors import (
     ConfigurationError,
     NotReachable,
@@ -24,9 +25,10 @@ from contracts.errors import (
     UnknownRun,
     UnknownSource,
 )
-from contracts.events import ChangeSignal, DirtyKey
+from contracts.events import ChangeSignal, DirtyKey, EventTrace
 from contracts.gate import Verdict
 from contracts.ports import Orchestrator
+from contracts.provenance import DocumentRun, SourceProgress
 from contracts.runs import (
     AuditEntry,
     DocumentOutcome,
@@ -152,7 +154,7 @@ class LocalDesk:
     async def documents(
         self, source_id: str, after: str = "", limit: int | None = None
     ) -> list[DocumentStatus]:
-        """Documents that are served or that failed, ascending by key."""
+        """Documents that there is something to say of, ascending by key."""
         await self._catalog.source(source_id)
         if limit is not None:
             return await self._catalog.statuses(source_id, after, limit)
@@ -171,7 +173,8 @@ class LocalDesk:
         live = await self._catalog.versions(pointer.view, [doc_key])
         page = await self._catalog.statuses(source_id, _just_before(doc_key), PAGE)
         status = next((line for line in page if line.doc_key == doc_key), None)
-        if status is None and doc_key not in live:
+        latest = next(iter(await self._catalog.history(source_id, doc_key, limit=1)), None)
+        if status is None and doc_key not in live and latest is None:
             raise UnknownDocument(
                 f"{source_id} knows no document {doc_key!r}: `sluice document list {source_id}` "
                 "shows what it knows"
@@ -185,7 +188,35 @@ class LocalDesk:
             status=status,
             live=live.get(doc_key),
             outcomes=tuple(_in_order(outcomes)),
+            made=await self._made(source_id, live.get(doc_key), latest),
+            latest=latest,
         )
+
+    async def _made(
+        self, source_id: str, live: DocumentVersion | None, latest: DocumentRun | None
+    ) -> DocumentRun | None:
+        """The run that made what is served."""
+        if live is None:
+            return None
+        if latest is not None and latest.served:
+            return latest
+        before = live.from_seq + 1
+        return next(iter(await self._catalog.history(source_id, live.doc_key, before, 1)), None)
+
+    async def history(
+        self, source_id: str, doc_key: str, limit: int = 20, after: int | None = None
+    ) -> list[DocumentRun]:
+        """The newest runs that touched the document, newest first."""
+        await self._catalog.source(source_id)
+        found = await self._catalog.history(source_id, doc_key, before=after, limit=limit)
+        if not found:
+            await self.document(source_id, doc_key)  # which no run may have touched yet
+        return found
+
+    async def progress(self, source_id: str) -> SourceProgress:
+        """What the source is doing now, and what waits."""
+        await self._catalog.source(source_id)
+        return await self._catalog.progress(source_id)
 
     async def retry(self, source_id: str, request: DocumentKeys) -> int:
         """Forget why they weren't tried again, and say that they may have changed."""
@@ -200,7 +231,8 @@ class LocalDesk:
                 await self.document(source_id, key)
         await self._catalog.retry(source_id, keys)
         await self._audit(source_id, request, "retry")
-        await orchestrator.signal_changed(source_id, _changed(keys))
+        asked = EventTrace(origin="person", name="retry", taken_at=self._services.now())
+        await orchestrator.signal_changed(source_id, _changed(keys, asked))
         return len(keys)
 
     async def acknowledge(self, source_id: str, request: DocumentKeys) -> int:
@@ -218,7 +250,8 @@ class LocalDesk:
             source_id, keys, request.actor, request.reason, self._services.now()
         )
         if self._services.orchestrator is not None:
-            await self._services.orchestrator.signal_changed(source_id, _changed(done))
+            asked = EventTrace(origin="person", name="acknowledge", taken_at=self._services.now())
+            await self._services.orchestrator.signal_changed(source_id, _changed(done, asked))
         return len(done)
 
     async def _audit(self, source_id: str, request: DocumentKeys, action: str) -> None:
@@ -309,8 +342,8 @@ class LocalDesk:
         return self._services.orchestrator
 
 
-def _changed(keys: Sequence[str]) -> ChangeSignal:
-    return ChangeSignal(keys=tuple(DirtyKey(key=key) for key in keys))
+def _changed(keys: Sequence[str], asked: EventTrace) -> ChangeSignal:
+    return ChangeSignal(keys=tuple(DirtyKey(key=key, events=(asked,)) for key in keys))
 
 
 def _in_order(outcomes: list[DocumentOutcome]) -> list[DocumentOutcome]:

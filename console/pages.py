@@ -1,6 +1,6 @@
 """Listings in pages: what comes after a key, and the `Link` to what comes after that (RFC 8288)."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
@@ -22,9 +22,10 @@ def cut(
     return [item for item in items if key(item) in kept], keys[limit - 1]
 
 
-def next_link(path: str, limit: int, after: Hashable) -> str:
-    """The value of the `Link` header."""
-    return f'<{path}?{urlencode({"limit": limit, "after": str(after)})}>; rel="next"'
+def next_link(path: str, limit: int, after: Hashable, also: Mapping[str, str] | None = None) -> str:
+    """The value of the `Link` header; `also` is what the listing is of, beside its path."""
+    query = {**(also or {}), "limit": limit, "after": str(after)}
+    return f'<{path}?{urlencode(query)}>; rel="next"'
 
 
 def next_after(response: httpx.Response) -> str | None:

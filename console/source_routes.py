@@ -13,6 +13,7 @@ from console.parameters import Actor, After, Limit, Reason, SourceName, TheDesk
 from console.strict import strictly
 from console.views import AddedSource, Order, SourceView
 from contracts.activities import Command, CommandResult
+from contracts.provenance import SourceProgress
 from contracts.sources import SourceConfig
 
 router = APIRouter(tags=["sources"])
@@ -91,6 +92,16 @@ async def add_source(desk: TheDesk, config: Config, actor: Actor = "api") -> Add
 async def show_source(desk: TheDesk, source_id: SourceName) -> SourceView:
     """Its settings, what readers see, how far it is behind, and its last run."""
     return await desk.show(source_id)
+
+
+@router.get(
+    "/sources/{source_id}/progress",
+    summary="Show what a source is doing",
+    responses=declared(shown(examples.PROGRESS), HTTPStatus.NOT_FOUND),
+)
+async def show_progress(desk: TheDesk, source_id: SourceName) -> SourceProgress:
+    """Its open run, how many documents have left each stage, and what waits since when."""
+    return await desk.progress(source_id)
 
 
 @router.delete(

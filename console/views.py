@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 from contracts.activities import Command
 from contracts.documents import DocumentVersion
 from contracts.ids import OPEN_SEQ, DocKey
+from contracts.provenance import DocumentRun
 from contracts.runs import DocumentOutcome, DocumentStatus, RunRecord
 from contracts.search import SearchQuestion
 from contracts.sources import SourceConfig
@@ -42,13 +43,15 @@ class AddedSource(WireModel):
 
 
 class DocumentView(WireModel):
-    """A document: what is served of it, and how each stage of its last run went."""
+    """A document: what is served of it, what made that, and how each stage of its last run went."""
 
     source_id: str
     doc_key: DocKey
     status: DocumentStatus | None = None
     live: DocumentVersion | None = None  # None: nothing of it is served
     outcomes: tuple[DocumentOutcome, ...] = ()  # of the last run that had one
+    made: DocumentRun | None = None  # the run that made what is served
+    latest: DocumentRun | None = None  # the newest run that touched it
 
 
 class Judgement(WireModel):

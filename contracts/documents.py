@@ -75,6 +75,7 @@ class ChunkedDocument(WireModel):
     title: str | None = None
     media_type: str
     parser: str  # name and version, for example `xberg/1.3.9`
+    chunker: str = ""  # name and version, for example `chunking/2`
     pages: int = 0  # 0 where the format has none
     characters: int = 0  # of the cleaned text
     chunks: tuple[Chunk, ...] = ()
@@ -173,8 +174,9 @@ class Located(WireModel):
     chunk_id: str
     source_id: str
     doc_key: DocKey
-    run_id: str
-    from_seq: int
+    run_id: str  # that made the chunk
+    from_seq: int  # of that run
+    version_seq: int = 0  # of the run that made the document version; it may have kept the chunk
     text_hash: str
     prefix_length: int
     address: PackAddress

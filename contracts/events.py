@@ -2,11 +2,15 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
 from contracts.ids import DocKey
 from contracts.wire import WireModel
+
+EVENTS_PER_KEY: Final = 3  # newest events that a dirty key remembers
+LONGEST_NAME: Final = 80  # characters of a foreign name in a trace
 
 
 class Operation(StrEnum):
@@ -55,12 +59,51 @@ class Decoded(WireModel):
     reason: str | None = None
 
 
+class EventTrace(WireModel):
+    """What is kept of a change event: enough to find it again where it came from."""
+
+    origin: str  # kind of source, or `person`
+    name: str  # the producer's, for example `ObjectCreated:Put`
+    occurred_at: datetime | None = None  # as the producer says
+    taken_at: datetime | None = None  # by the bridge
+    message_id: str | None = None  # of the queue
+
+    @classmethod
+    def of(
+        cls, event: ChangeEvent, taken_at: datetime, message_id: str | None = None
+    ) -> "EventTrace":
+        """The trace of an event, foreign texts cut to a bound."""
+        return cls(
+            origin=event.origin[:LONGEST_NAME],
+            name=(event.event_name or event.op.value)[:LONGEST_NAME],
+            occurred_at=event.occurred_at,
+            taken_at=taken_at,
+            message_id=message_id[:LONGEST_NAME] if message_id else None,
+        )
+
+    def repeats(self, other: "EventTrace") -> bool:
+        """Whether it tells nothing but that the same was said again at another time."""
+        return self.model_copy(update={"taken_at": other.taken_at}) == other
+
+
 class DirtyKey(WireModel):
     """A document that may have changed, as a signal carries it."""
 
     key: DocKey
     hinted_at: float | None = None  # seconds since the epoch, when the bridge took the event
     recheck: bool = False  # True: this is the second look at a hint that showed no change
+    events: tuple[EventTrace, ...] = ()  # that named it, newest last; `EVENTS_PER_KEY` at most
+
+    def after(self, earlier: "DirtyKey | None") -> "DirtyKey":
+        """This key, with the events of an earlier mention of it."""
+        if earlier is None or not earlier.events:
+            return self
+        known = tuple(
+            event
+            for event in earlier.events
+            if not any(event.repeats(mine) for mine in self.events)
+        )
+        return self.model_copy(update={"events": (*known, *self.events)[-EVENTS_PER_KEY:]})
 
 
 class ChangeSignal(WireModel):

@@ -21,6 +21,7 @@ from contracts.documents import (
 )
 from contracts.events import ChangeSignal, DirtyKey
 from contracts.gate import Verdict
+from contracts.provenance import DocumentRun, SourceProgress
 from contracts.runs import (
     AuditEntry,
     DocumentOutcome,
@@ -439,7 +440,24 @@ class OutcomeCatalog(Protocol):
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
     ) -> list[DocumentStatus]:
-        """What is served and how the last attempt went, ascending by key, served or failed."""
+        """Where each document is, what is served and how the last attempt went, ascending by key:
+        those that are served, failed, on their way or waiting."""
+
+
+class HistoryCatalog(Protocol):
+    """What made a document, and what is being made.
+
+    Of each document the runs are kept that made what is served or retained of it, the newest ten
+    while anything of it is, and all of the source's newest fifty.
+    """
+
+    async def history(
+        self, source_id: str, doc_key: str, before: int | None = None, limit: int = 20
+    ) -> list[DocumentRun]:
+        """The newest runs below a sequence that touched the document, newest first."""
+
+    async def progress(self, source_id: str) -> SourceProgress:
+        """The open run by stages, and what waits."""
 
 
 class PendingCatalog(Protocol):
@@ -508,6 +526,7 @@ class Catalog(
     RetirementCatalog,
     FailureCatalog,
     OutcomeCatalog,
+    HistoryCatalog,
     ReaderCatalog,
     VectorCache,
     AuditTrail,

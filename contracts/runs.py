@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from contracts.events import EventTrace
 from contracts.ids import DocKey, SourceId
 from contracts.sources import DocumentStat, StagedDocument
 from contracts.wire import WireModel
@@ -106,6 +107,7 @@ class PlanEntry(WireModel):
     action: PlanAction
     doc_key: DocKey
     stat: DocumentStat | None = None  # None for deletions
+    events: tuple[EventTrace, ...] = ()  # that named it; none: a crawl found it
 
 
 class BatchRef(WireModel):
@@ -133,8 +135,22 @@ class OutcomeStatus(StrEnum):
     FAILED = "failed"
 
 
+class EarlierAttempt(WireModel):
+    """An attempt at a stage that a later one followed."""
+
+    attempt: int
+    error: str | None = None  # class name of the error tree
+    message: str | None = None
+    embedded: int = 0  # chunks whose vector was bought
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
 class DocumentOutcome(WireModel):
-    """How one document left one stage of one run, durable the moment it is known."""
+    """How one document left one stage of one run, durable the moment it is known.
+
+    Embedding and indexing take the documents of a batch together: their times are the batch's.
+    """
 
     doc_key: DocKey
     stage: Stage
@@ -149,10 +165,21 @@ class DocumentOutcome(WireModel):
     chunks: int = 0
     embedded: int = 0  # chunks whose vector was bought
     embedded_tokens: int = 0  # of those chunks
+    reused: int = 0  # after EMBED: new texts whose vector was known already
+    added: int = 0  # after INDEX: chunks that this run has opened
+    kept: int = 0  # after INDEX: chunks of the version before that stay
+    removed: int = 0  # after INDEX: chunks of the version before that this run has closed
     reference: str | None = None  # object-store key of what the stage made
     document: StagedDocument | None = None  # after PARSE: what was fetched
+    parser: str | None = None  # after PARSE: name and version
+    chunker: str | None = None  # after PARSE: name and version
+    cached: bool = False  # after PARSE: this content had been parsed before
+    embedder: str | None = None  # after EMBED: name of the embedding space
+    events: tuple[EventTrace, ...] = ()  # at its first stage: what named the document
+    earlier: tuple[EarlierAttempt, ...] = ()  # at this stage, in this run
     seconds: float = 0.0
-    at: datetime | None = None
+    started_at: datetime | None = None
+    at: datetime | None = None  # when it was recorded
 
 
 class KnownFailure(WireModel):
@@ -167,8 +194,20 @@ class KnownFailure(WireModel):
     acknowledged_by: str | None = None  # who accepts that this version fails
 
 
+class Place(StrEnum):
+    """Where a document is. The stages are those of the run that works on it now."""
+
+    WAITING = "waiting"  # for a run
+    PARSE = "parse"
+    EMBED = "embed"
+    INDEX = "index"
+    GATE = "gate"  # staged in every store, and not yet promoted
+    SERVED = "served"
+    FAILED = "failed"
+
+
 class DocumentStatus(WireModel):
-    """One line of `sluice document list`: what is served, and how the last attempt went."""
+    """One line of `sluice document list`: where it is, what is served, how it last went."""
 
     doc_key: DocKey
     live_version: str | None = None  # None: nothing of it is served
@@ -183,6 +222,9 @@ class DocumentStatus(WireModel):
     retryable: bool = False
     pending: bool = False
     acknowledged_by: str | None = None  # who accepts that it fails
+    place: Place | None = None
+    since: datetime | None = None  # that it is there
+    why: str | None = None  # it waits there, or failed
 
 
 class AuditEntry(WireModel):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from pydantic import Field
+
 from contracts.documents import PackAddress, Vector
 from contracts.ids import OPEN_SEQ, DocKey, SourceId
 from contracts.wire import WireModel
@@ -125,6 +127,14 @@ class HeldChunk(NamedTuple):
     to_seq: int
 
 
+class ChunkChange(WireModel):
+    """What staging one document does to its chunks, in numbers."""
+
+    added: int = 0  # opened by this run
+    kept: int = 0  # open before, and still in the layout
+    removed: int = 0  # open before, closed by this run
+
+
 class StageDelta(WireModel):
     """What staging some documents means for every store."""
 
@@ -132,3 +142,4 @@ class StageDelta(WireModel):
     closes: tuple[str, ...] = ()
     reopens: tuple[str, ...] = ()
     removes: tuple[str, ...] = ()
+    documents: dict[DocKey, ChunkChange] = Field(default_factory=dict)

@@ -46,6 +46,7 @@ def chunk(content: Content) -> ChunkedDocument:
         title=cleaning.clean_line(parsed.title or "", LONGEST_TITLE) or None,
         media_type=parsed.media_type,
         parser=parsed.parser,
+        chunker=chunking.VERSION,
         pages=len(parsed.pages) if parsed.numbered else 0,
         characters=len(whole),
         chunks=tuple(found),

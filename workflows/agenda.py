@@ -10,12 +10,17 @@ INLINE_BYTES = 12_288  # of keys, beyond which they are spilled into a segment
 HARD_BYTES = 20_480  # of keys, beyond which the state just says "crawl" (32 KB in all)
 MAX_SEGMENTS = 40  # references, about 6 KB; beyond them the state just says "crawl"
 KEY_OVERHEAD_BYTES = 96  # of one key in the state beside the key itself
+EVENT_OVERHEAD_BYTES = 144  # of one event of a key beside its texts
 RECHECK_BYTES = 4_096  # of keys that are looked at once more
 RECHECK_DELAY = 30.0  # seconds; some stores announce before a read shows the change
 
 
 def _size(key: DirtyKey) -> int:
-    return len(key.key.encode()) + KEY_OVERHEAD_BYTES
+    size = len(key.key.encode()) + KEY_OVERHEAD_BYTES
+    for event in key.events:
+        texts = (event.origin, event.name, event.message_id or "")
+        size += sum(len(text.encode()) for text in texts) + EVENT_OVERHEAD_BYTES
+    return size
 
 
 def bounded(keys: Iterable[DirtyKey], limit: int) -> tuple[DirtyKey, ...]:
@@ -174,6 +179,8 @@ class Agenda:
     def _add(self, key: DirtyKey) -> None:
         if self.crawl:
             return
-        if key.key not in self.keys:
-            self.size += _size(key)
-        self.keys[key.key] = key
+        known = self.keys.get(key.key)
+        if known is not None:
+            self.size -= _size(known)
+        self.keys[key.key] = key.after(known)
+        self.size += _size(self.keys[key.key])

@@ -7,6 +7,7 @@ import typer
 from sluice.cli import output
 from sluice.cli.actor import actor
 from sluice.cli.desk import ask
+from sluice.cli.history import tell
 from sluice.cli.options import Json, Reason, Source
 from sluice.cli.wanted import wanted
 
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="document", help="The documents of a source.", rich_markup_mode=None)
 
+Before = Annotated[
+    int | None, typer.Option("--before", min=1, help="Only runs below this sequence.")
+]
 Failed = Annotated[bool, typer.Option("--failed", help="Only those whose last attempt failed.")]
 Key = Annotated[str, typer.Argument(help="Its key, as `document list` shows it.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=200, help="How many runs at most.")]
 Keys = Annotated[list[str], typer.Argument(help="Their keys, as `document list` shows them.")]
 
 
@@ -32,16 +37,16 @@ def list_(source: Source, failed: Failed = False, json_: Json = False) -> None:
         output.lines(statuses)
         return
     output.table(
-        ("document", "served since", "chunks", "stage", "status", "error", "message"),
+        ("document", "is", "since", "why", "served from run", "chunks", "last run"),
         (
             (
                 status.doc_key,
+                status.place.value if status.place else None,
+                status.since,
+                status.why,
                 status.live_from_seq,
                 status.chunks,
-                status.stage.value if status.stage else None,
-                status.status.value if status.status else None,
-                status.error,
-                status.message,
+                status.last_seq,
             )
             for status in statuses
         ),
@@ -51,16 +56,19 @@ def list_(source: Source, failed: Failed = False, json_: Json = False) -> None:
 
 @app.command()
 def show(source: Source, key: Key, json_: Json = False) -> None:
-    """One document: what is served, and how each stage of its last run went."""
+    """One document: where it is, what is served, and the runs that made that and came last."""
     view = ask(lambda desk: desk.document(source, key))
     if json_:
         output.document(view)
         return
-    live = view.live
+    live, status = view.live, view.status
     output.fields(
         (
             ("document", view.doc_key),
             ("served", "yes" if live else "no"),
+            ("is", status.place.value if status and status.place else None),
+            ("since", status.since if status else None),
+            ("why", status.why if status else None),
             ("title", live.title if live else None),
             ("address", live.uri if live else None),
             ("served since", live.from_seq if live else None),
@@ -70,28 +78,37 @@ def show(source: Source, key: Key, json_: Json = False) -> None:
             ("parser", live.parser if live else None),
             ("bytes", live.size if live else None),
             ("chunks", live.chunks if live else None),
-            ("failure accepted by", view.status.acknowledged_by if view.status else None),
-            ("change pending", view.status.pending if view.status else None),
-            ("last run", view.status.last_seq if view.status else None),
+            ("failure accepted by", status.acknowledged_by if status else None),
+            ("change pending", status.pending if status else None),
+            ("last run", status.last_seq if status else None),
         )
     )
-    output.say()
-    output.table(
-        ("stage", "status", "attempt", "seconds", "error", "message", "tried again"),
-        (
-            (
-                outcome.stage.value,
-                outcome.status.value,
-                outcome.attempt,
-                f"{outcome.seconds:.2f}",
-                outcome.error,
-                outcome.message,
-                outcome.retryable if outcome.error else None,
-            )
-            for outcome in view.outcomes
-        ),
-        empty="no run has worked on it",
-    )
+    told = {run.seq: run for run in (view.latest, view.made) if run is not None}
+    for run in told.values():
+        output.say()
+        tell(run)
+    if not told:
+        output.say("no run has worked on it")
+
+
+@app.command()
+def history(
+    source: Source, key: Key, before: Before = None, limit: Limit = 10, json_: Json = False
+) -> None:
+    """What each run did with a document, and what made each run do it; newest first."""
+    runs = ask(lambda desk: desk.history(source, key, limit, before))
+    if json_:
+        output.lines(runs)
+        return
+    for place, run in enumerate(runs):
+        if place:
+            output.say()
+        tell(run)
+    if not runs:
+        output.say("no run has touched it" if before is None else f"no run before {before} did")
+    elif len(runs) == limit:
+        output.say()
+        output.say(f"earlier ones: `--before {runs[-1].seq}`")
 
 
 @app.command()

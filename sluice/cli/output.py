@@ -43,7 +43,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
         rows: cells; None is shown as nothing.
         empty: what is said when there is no row.
     """
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[cell(value) for value in row] for row in rows]
     if not cells:
         _write(empty)
     elif sys.stdout.isatty():
@@ -54,7 +54,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
     """Names and values, one a line."""
-    known = [(name, _cell(value)) for name, value in pairs if value is not None]
+    known = [(name, cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
         _write(f"{name.ljust(width)}{GAP}{value}")
@@ -80,7 +80,8 @@ def _align(columns: Sequence[str], cells: list[list[str]]) -> None:
         _write(GAP.join(padded).rstrip())
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as a table shows it."""
     if value is None:
         return ""
     if isinstance(value, bool):

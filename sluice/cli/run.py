@@ -1,6 +1,7 @@
 """`sluice run`: the attempts to move a source to a new state."""
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,6 +13,8 @@ from sluice.cli.options import Json, Reason, Source
 from sluice.cli.wanted import wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from console.desk import Desk
     from contracts.runs import DocumentOutcome, RunRecord
 
@@ -84,7 +87,16 @@ def show(source: Source, seq: Seq = None, json_: Json = False) -> None:
     )
     output.say()
     output.table(
-        ("document", "stage", "status", "attempt", "chunks", "seconds", "error", "message"),
+        ("stage", "documents", "done", "unchanged", "failed", "tried again", "first", "last"),
+        stage_rows(outcomes),
+        empty="no document has left a stage",
+    )
+    output.say()
+    output.table(
+        (
+            *("document", "stage", "status", "attempt", "chunks"),
+            *("started", "ended", "seconds", "error", "message"),
+        ),
         (
             (
                 outcome.doc_key,
@@ -92,6 +104,8 @@ def show(source: Source, seq: Seq = None, json_: Json = False) -> None:
                 outcome.status.value,
                 outcome.attempt,
                 outcome.chunks,
+                outcome.started_at,
+                outcome.at,
                 f"{outcome.seconds:.2f}",
                 outcome.error,
                 outcome.message,
@@ -196,6 +210,29 @@ def _cost(run: "RunRecord") -> list[tuple[str, str]]:
 
     cost = run.counts.embedded_tokens * load_settings().embedding_price / MILLION
     return [("cost", f"about {cost:.4f}")] if cost else []
+
+
+def stage_rows(outcomes: "Sequence[DocumentOutcome]") -> "Iterator[tuple[object, ...]]":
+    """For each stage how many documents have left it, how, and when the first and the last did."""
+    by_stage: dict[str, list[DocumentOutcome]] = {}
+    for outcome in outcomes:
+        by_stage.setdefault(outcome.stage.value, []).append(outcome)
+    for stage in ("parse", "embed", "index"):
+        some = by_stage.get(stage)
+        if not some:
+            continue
+        statuses = Counter(outcome.status.value for outcome in some)
+        ends = [outcome.at for outcome in some if outcome.at is not None]
+        yield (
+            stage,
+            len(some),
+            statuses["done"],
+            statuses["unchanged"],
+            statuses["failed"],
+            sum(outcome.attempt > 1 for outcome in some),
+            min(ends, default=None),
+            max(ends, default=None),
+        )
 
 
 async def _read(

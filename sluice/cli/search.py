@@ -1,5 +1,6 @@
 """`sluice search`: a question to one or more sources."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -59,6 +60,7 @@ def _show(answer: "SearchAnswer") -> None:
         output.say(f"{place}. {hit.chunk.title or hit.chunk.doc_key}  ({hit.score:.3f})")
         output.say(f"   {hit.chunk.source_id}: {hit.chunk.doc_key}{_where(hit)}")
         output.say(f"   {_shortened(hit.text)}")
+        output.say(f"   {_provenance(hit)}")
     if not answer.hits:
         output.say("nothing found")
     pinned = ", ".join(f"{source} at {seq}" for source, seq in sorted(answer.pinned.items()))
@@ -72,6 +74,16 @@ def _where(hit: "SearchHit") -> str:
     if first is None:
         return ""
     return f", page {first}" if last in {None, first} else f", pages {first} to {last}"
+
+
+def _provenance(hit: "SearchHit") -> str:
+    """Which runs made the chunk and the document version, and how to ask for more."""
+    chunk = hit.chunk
+    made = f"chunk {chunk.chunk_id} of run {chunk.from_seq}"
+    if chunk.version_seq not in {0, chunk.from_seq}:
+        made += f", kept by run {chunk.version_seq}"
+    how = shlex.join(("sluice", "document", "history", chunk.source_id, chunk.doc_key))
+    return f"{made}: `{output.cell(how)}`"
 
 
 def _shortened(text: str) -> str:

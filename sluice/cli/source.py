@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
     from console.desk import Desk
     from console.views import AddedSource, SourceView
+    from contracts.provenance import SourceProgress
 
 app = typer.Typer(name="source", help="The corpora that are kept indexed.", rich_markup_mode=None)
 
 Patterns = list[str] | None
+
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Only sources of this customer.")]
 
 PLACES = {"folder": "--root", "s3": "--bucket"}  # the option that says where each kind reads
 
@@ -124,17 +127,19 @@ async def _add(
 
 
 @app.command("list")
-def list_(json_: Json = False) -> None:
-    """All sources."""
-    views = ask(lambda desk: desk.sources())
+def list_(tenant: Tenant = None, json_: Json = False) -> None:
+    """All sources, or those of one tenant."""
+    found = ask(lambda desk: desk.sources())
+    views = [view for view in found if tenant in {None, view.config.tenant}]
     if json_:
         output.lines(views)
         return
     output.table(
-        ("source", "kind", "place", "live", "documents", "chunks", "pending", "state"),
+        ("source", "tenant", "kind", "place", "live", "documents", "chunks", "pending", "state"),
         (
             (
                 view.config.source_id,
+                view.config.tenant,
                 view.config.kind,
                 _place(view),
                 view.pointer.seq or None,
@@ -145,16 +150,19 @@ def list_(json_: Json = False) -> None:
             )
             for view in views
         ),
-        empty="no source yet: `sluice source add NAME --root FOLDER` adds one",
+        empty="no source yet: `sluice source add NAME --root FOLDER` adds one"
+        if tenant is None
+        else f"no source belongs to {tenant}",
     )
 
 
 @app.command()
 def show(source: Source, json_: Json = False) -> None:
     """One source: its settings, what readers see, how far it is behind."""
-    view = ask(lambda desk: desk.show(source))
+    view, progress = ask(lambda desk: _show(desk, source))
     if json_:
-        output.document(view)
+        now = progress.model_dump(mode="json")
+        output.document({**view.model_dump(mode="json"), "progress": now})
         return
     pointer, last = view.pointer, view.last_run
     output.fields(
@@ -175,8 +183,33 @@ def show(source: Source, json_: Json = False) -> None:
             ("pending keys", view.pending),
             ("last run", f"{last.seq} {last.state.value}" if last else None),
             ("its reason", last.reason if last else None),
+            *_doing(progress),
         )
     )
+
+
+async def _show(desk: "Desk", source: str) -> "tuple[SourceView, SourceProgress]":
+    return await desk.show(source), await desk.progress(source)
+
+
+def _doing(progress: "SourceProgress") -> list[tuple[str, object]]:
+    """Where the documents of the open run are, and what waits since when."""
+    lines: list[tuple[str, object]] = []
+    run = progress.run
+    if run is not None:
+        lines += [("open run", f"{run.seq} {run.state.value}"), ("since", run.started_at)]
+        lines += [("why it waits", run.reason), ("keys in it", progress.taken)]
+        for count in progress.stages:
+            retry = f" ({count.retryable} may be tried again)" if count.retryable else ""
+            told = f"{count.done} done, {count.unchanged} unchanged, {count.failed} failed{retry}"
+            lines.append((f"stage {count.stage.value}", told))
+    if progress.waiting:
+        lines.append(("keys waiting", progress.waiting))
+    lines += [
+        ("the oldest since", progress.waiting_since),
+        ("next try at", progress.next_try_at),
+    ]
+    return lines
 
 
 @app.command()

@@ -1,27 +1,19 @@
-"""Outcomes by document and stage, pins, and what a person is shown of each document."""
+"""Outcomes by document and stage, and pins."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, select, union
+from sqlalchemy import select
 
-from contracts.runs import (
-    DocumentOutcome,
-    DocumentStatus,
-    OutcomeStatus,
-    RunTicket,
-    Stage,
-)
-from contracts.visibility import View
+from contracts.runs import DocumentOutcome, RunTicket, Stage
 from storage.catalog import schema
 from storage.catalog.database import Database, Insert, slices
 from storage.catalog.failures import note_failures
-from storage.catalog.intervals import visible_row
 from storage.catalog.tickets import check_ticket
 
 
 class Outcomes:
-    """The port `OutcomeCatalog`."""
+    """The port `OutcomeCatalog`, with `Statuses`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -112,60 +104,6 @@ class Outcomes:
                 pinned.update({row.doc_key: row.source_version for row in found})
         return pinned
 
-    async def statuses(
-        self, source_id: str, after: str = "", limit: int = 1_000
-    ) -> list[DocumentStatus]:
-        """Documents that are served or that failed, ascending by key."""
-        pointer, last = schema.live_pointers, schema.last_outcomes
-        versions, pending = schema.document_versions, schema.pending
-        known = schema.known_failures
-        async with self._database.read() as connection:
-            row = (
-                await connection.execute(select(pointer).where(pointer.c.source_id == source_id))
-            ).one_or_none()
-            if row is None:
-                return []
-            view = View(source_id=source_id, generation=row.generation, seq=row.seq)
-            served = select(versions.c.doc_key).where(
-                visible_row(versions, view), versions.c.doc_key > after
-            )
-            failed = select(last.c.doc_key).where(
-                last.c.source_id == source_id,
-                last.c.status == OutcomeStatus.FAILED.value,
-                last.c.doc_key > after,
-            )
-            keys = union(served, failed).order_by("doc_key").limit(limit).subquery()
-            live = visible_row(versions, view)
-            joined = (
-                keys.outerjoin(versions, and_(versions.c.doc_key == keys.c.doc_key, live))
-                .outerjoin(
-                    last, and_(last.c.doc_key == keys.c.doc_key, last.c.source_id == source_id)
-                )
-                .outerjoin(
-                    pending,
-                    and_(pending.c.doc_key == keys.c.doc_key, pending.c.source_id == source_id),
-                )
-                .outerjoin(
-                    known, and_(known.c.doc_key == keys.c.doc_key, known.c.source_id == source_id)
-                )
-            )
-            rows = await connection.execute(
-                select(
-                    keys.c.doc_key,
-                    versions.c.source_version,
-                    versions.c.from_seq,
-                    versions.c.chunks,
-                    versions.c.title,
-                    last.c.seq,
-                    last.c.outcome,
-                    pending.c.doc_key.label("pending_key"),
-                    known.c.acknowledged_by,
-                )
-                .select_from(joined)
-                .order_by(keys.c.doc_key)
-            )
-            return [_status(*found) for found in rows]
-
 
 def _row(ticket: RunTicket, outcome: DocumentOutcome) -> dict[str, str | int | bool]:
     """Column values for both tables."""
@@ -176,34 +114,5 @@ def _row(ticket: RunTicket, outcome: DocumentOutcome) -> dict[str, str | int | b
         "stage": outcome.stage.value,
         "status": outcome.status.value,
         "retryable": outcome.retryable,
-        "outcome": outcome.model_dump_json(),
+        "outcome": outcome.model_dump_json(exclude_none=True),
     }
-
-
-def _status(
-    doc_key: str,
-    version: str | None,
-    from_seq: int | None,
-    chunks: int | None,
-    title: str | None,
-    seq: int | None,
-    text: str | None,
-    pending_key: str | None,
-    acknowledged_by: str | None,
-) -> DocumentStatus:
-    outcome = DocumentOutcome.model_validate_json(text) if text is not None else None
-    return DocumentStatus(
-        doc_key=doc_key,
-        live_version=version,
-        live_from_seq=from_seq,
-        chunks=chunks or 0,
-        title=title,
-        last_seq=seq,
-        stage=outcome.stage if outcome else None,
-        status=outcome.status if outcome else None,
-        error=outcome.error if outcome else None,
-        message=outcome.message if outcome else None,
-        retryable=outcome.retryable if outcome else False,
-        pending=pending_key is not None,
-        acknowledged_by=acknowledged_by,
-    )

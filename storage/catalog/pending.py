@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Select, case, delete, exists, func, or_, select, update
 
-from contracts.events import DirtyKey
+from contracts.events import DirtyKey, EventTrace
 from contracts.runs import OutcomeStatus, RunTicket
 from storage.catalog import schema
-from storage.catalog.database import Database, slices
+from storage.catalog.database import Database, Insert, slices
 from storage.catalog.tickets import check_settled, check_ticket
+
+_EVENTS: Final[TypeAdapter[tuple[EventTrace, ...]]] = TypeAdapter(tuple[EventTrace, ...])
 
 EVERYTHING = ""  # the key of a crawl
 LONGEST_DOUBLING = 10  # attempts after which the backoff no longer doubles
@@ -45,18 +49,14 @@ class Pending:
                 "starts_run": False,
                 "attempts": 0,
                 "not_before": None,
+                "events": _EVENTS.dump_json(key.events).decode() if key.events else None,
             }
             for key in [*keys, *everything]
         }
         async with self._database.write() as connection:
             await check_ticket(connection, ticket)
             if rows:
-                taking = self._database.upsert(
-                    table,
-                    ("source_id", "doc_key"),
-                    ("taken_by", "hinted_at", "recheck", "not_before"),
-                )
-                await connection.execute(taking, list(rows.values()))
+                await connection.execute(self._taking(), list(rows.values()))
             await connection.execute(
                 update(table)
                 .where(
@@ -74,11 +74,28 @@ class Pending:
                 )
             ).all()
         found = [
-            DirtyKey(key=row.doc_key, hinted_at=row.hinted_at, recheck=row.recheck)
+            DirtyKey(
+                key=row.doc_key,
+                hinted_at=row.hinted_at,
+                recheck=row.recheck,
+                events=_EVENTS.validate_json(row.events) if row.events else (),
+            )
             for row in taken
             if row.doc_key != EVERYTHING
         ]
         return found, len(found) < len(taken)
+
+    def _taking(self) -> Insert:
+        """A key that was given back keeps what named it, unless something new does."""
+        table = schema.pending
+        statement = self._database.insert(table)
+        new = statement.excluded
+        names = ("taken_by", "hinted_at", "recheck", "not_before")
+        events = func.coalesce(new.events, table.c.events)
+        return statement.on_conflict_do_update(
+            index_elements=["source_id", "doc_key"],
+            set_={**{name: new[name] for name in names}, "events": events},
+        )
 
     async def release(self, source_id: str, seq: int, *, starts_run: bool, now: datetime) -> None:
         """Give the keys of an unpromoted run back."""

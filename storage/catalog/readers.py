@@ -102,6 +102,7 @@ def _located(row: Row[Any]) -> Located:
         doc_key=row.doc_key,
         run_id=row.run_id,
         from_seq=row.from_seq,
+        version_seq=row.version_from,
         text_hash=row.text_hash,
         prefix_length=row.prefix_length,
         address=PackAddress(pack=row.pack, offset=row.pack_offset, length=row.pack_length),

@@ -7,6 +7,7 @@ from storage.catalog.audit import Audit
 from storage.catalog.database import Database
 from storage.catalog.documents import Documents
 from storage.catalog.failures import Failures
+from storage.catalog.history import History
 from storage.catalog.migrations import migrate
 from storage.catalog.outcomes import Outcomes
 from storage.catalog.pending import Pending
@@ -16,6 +17,7 @@ from storage.catalog.retirement import Retirement
 from storage.catalog.runs import Runs
 from storage.catalog.sources import Sources
 from storage.catalog.staging import Staging
+from storage.catalog.statuses import Statuses
 from storage.catalog.vectors import Vectors
 
 READER_GRACE = timedelta(seconds=10)  # longer than any query
@@ -33,6 +35,8 @@ class SqlCatalog(
     Retirement,
     Failures,
     Outcomes,
+    Statuses,
+    History,
     Readers,
     Vectors,
     Audit,

@@ -8,9 +8,10 @@ from contracts.ports import Sweep
 from contracts.visibility import View
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
+from storage.catalog.forgetting import forget_outcomes
 from storage.catalog.intervals import of_source
 
-KEPT_RUNS = 50  # newest runs whose outcomes by document are kept
+KEPT_RUNS = 50  # newest runs of a source of which all outcomes are kept
 
 
 class Retirement:
@@ -72,7 +73,7 @@ class Retirement:
         grace of its own."""
         chunks, versions, pointer = schema.chunks, schema.document_versions, schema.live_pointers
         old = and_(of_source(versions, view), versions.c.to_seq <= view.seq)
-        layout = schema.layout
+        layout, pins = schema.layout, schema.pins
         again = pointer.c.oldest_retained > view.seq
         async with self._database.write() as connection:
             await connection.execute(delete(chunks).where(_closed(view)))
@@ -82,12 +83,12 @@ class Retirement:
                 )
             )
             await connection.execute(delete(versions).where(old))
-            for table in (schema.outcomes, schema.pins):
-                await connection.execute(
-                    delete(table).where(
-                        table.c.source_id == view.source_id, table.c.seq < view.seq - KEPT_RUNS
-                    )
+            await connection.execute(
+                delete(pins).where(
+                    pins.c.source_id == view.source_id, pins.c.seq < view.seq - KEPT_RUNS
                 )
+            )
+            await forget_outcomes(connection, view, KEPT_RUNS)
             await connection.execute(
                 update(pointer)
                 .where(pointer.c.source_id == view.source_id)

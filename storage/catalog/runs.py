@@ -159,7 +159,7 @@ class Runs:
                     select(runs).where(runs.c.source_id == source_id, runs.c.seq == seq)
                 )
             ).one_or_none()
-        return None if row is None else _record(row)
+        return None if row is None else record_of(row)
 
     async def runs(
         self, source_id: str, limit: int = 50, before: int | None = None
@@ -175,7 +175,7 @@ class Runs:
         if before is not None:
             statement = statement.where(runs.c.seq < before)
         async with self._database.read() as connection:
-            return [_record(row) for row in await connection.execute(statement)]
+            return [record_of(row) for row in await connection.execute(statement)]
 
 
 def _refusal(row: Row[Any], cause: str) -> str | None:
@@ -190,7 +190,8 @@ def _refusal(row: Row[Any], cause: str) -> str | None:
     return None
 
 
-def _record(row: Row[Any]) -> RunRecord:
+def record_of(row: Row[Any]) -> RunRecord:
+    """The run of a row."""
     return RunRecord(
         source_id=row.source_id,
         seq=row.seq,

@@ -149,6 +149,7 @@ outcomes: Final = Table(
     Column("retryable", Boolean, nullable=False),
     Column("outcome", Text, nullable=False),  # the whole model as JSON
     PrimaryKeyConstraint("source_id", "seq", "doc_key", "stage"),
+    Index("outcomes_document", "source_id", "doc_key", "seq"),
 )
 
 last_outcomes: Final = Table(
@@ -197,6 +198,7 @@ pending: Final = Table(
     Column("starts_run", Boolean, nullable=False, default=False),
     Column("attempts", Integer, nullable=False, default=0),
     Column("not_before", Float),
+    Column("events", Text),  # that named the key, as JSON
     PrimaryKeyConstraint("source_id", "doc_key"),
 )
 

@@ -13,7 +13,14 @@ from contracts.documents import PackAddress, PreparedChunk, PreparedDocument
 from contracts.errors import StageMismatch
 from contracts.ids import OPEN_SEQ, chunk_id
 from contracts.runs import RunTicket
-from contracts.visibility import Census, HeldChunk, OpenedChunk, StageDelta, View
+from contracts.visibility import (
+    Census,
+    ChunkChange,
+    HeldChunk,
+    OpenedChunk,
+    StageDelta,
+    View,
+)
 from storage.catalog import schema
 from storage.catalog.database import Database, slices
 from storage.catalog.intervals import of_source, visible
@@ -33,6 +40,7 @@ class _Change:
     new_chunks: Rows = field(default_factory=list)
     wanted_again: list[str] = field(default_factory=list)
     layouts: dict[str, Rows] = field(default_factory=dict)  # by document key
+    documents: dict[str, ChunkChange] = field(default_factory=dict)  # by document key
 
     def delta(self) -> StageDelta:
         """For the stores."""
@@ -41,6 +49,7 @@ class _Change:
             closes=tuple(self.closes),
             reopens=tuple(self.reopens),
             removes=tuple(self.removes),
+            documents=dict(self.documents),
         )
 
 
@@ -290,6 +299,10 @@ def _reconcile(
             name = _open(ticket, document, chunk, mine.get(chunk.chunk_key), change)
         entries.append(_layout_entry(ordinal, name, chunk))
     change.layouts[document.doc_key] = entries
+    kept = len(wanted & earlier.keys())
+    change.documents[document.doc_key] = ChunkChange(
+        added=len(wanted) - kept, kept=kept, removed=len(earlier) - kept
+    )
     change.closes.extend(row.chunk_id for key, row in earlier.items() if key not in wanted)
     # A chunk of an earlier attempt that is wanted no more, or that turned out to be open already.
     change.removes.extend(

@@ -16,6 +16,7 @@ from contracts.events import DirtyKey
 from contracts.runs import DocumentOutcome, OutcomeStatus, RunCounts, RunState, RunTicket, Stage
 from contracts.sources import SourceConfig
 from contracts.visibility import View
+from storage.catalog import retirement
 from storage.catalog.repository import SqlCatalog, open_catalog, sqlite_url
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -117,6 +118,8 @@ async def steps_of_a_change(catalog: SqlCatalog, steps: Steps) -> dict[str, int]
         "has_documents": lambda: catalog.has_documents(view),
         "promote": lambda: catalog.promote(ticket, RunCounts(), "digest", NOW),
         "settle": lambda: pending.settle(ticket, NOW),
+        "history": lambda: catalog.history("s", key),
+        "progress": lambda: catalog.progress("s"),
         "source_state": lambda: catalog.source_state("s"),
         "pointers": lambda: catalog.pointers(["s"]),
         "visible": lambda: catalog.visible([view], 10),
@@ -148,3 +151,34 @@ async def test_a_change_costs_the_same_in_a_large_source(
         name: (small[name], cost) for name, cost in large.items() if cost > small[name] + TOLERANCE
     }
     assert sum(small.values()) > GRAIN  # the steps were counted
+
+
+async def test_forgetting_follows_the_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that leaves the newest ones costs by the documents that it touched, though an earlier
+    one touched all of them."""
+    monkeypatch.setattr(retirement, "KEPT_RUNS", 0)
+    costs = []
+    for documents in (SMALL, LARGE):
+        with monkeypatch.context() as patch:
+            steps = Steps(patch)
+            catalog = await open_catalog(sqlite_url(tmp_path / f"{documents}.sqlite"))
+            await filled(catalog, documents)
+            for n in range(2, 5):
+                # A chunk of the first run is kept: what made it is looked for, and found.
+                await changed_once(catalog, str(n), document(7, "7a", f"7 {n}"))
+                before = steps.total
+                await catalog.retire(View(source_id="s", generation=1, seq=n - 1), LATER)
+            costs.append(steps.total - before)
+            assert [run.seq for run in await catalog.history("s", "00007.md")] == [4, 3, 2, 1]
+            await catalog.close()
+    small, large = costs
+    assert large <= small + TOLERANCE
+
+
+async def changed_once(catalog: SqlCatalog, request: str, changed: PreparedDocument) -> None:
+    ticket = await opened(catalog, request)
+    await catalog.stage(ticket, [changed])
+    await catalog.record(ticket, [outcome(changed.doc_key, stage) for stage in Stage], NOW)
+    await catalog.promote(ticket, RunCounts(), "digest", NOW)

@@ -3,7 +3,7 @@
 import random
 
 from contracts.activities import CoordinatorState, RunReport
-from contracts.events import ChangeSignal, DirtyKey
+from contracts.events import EVENTS_PER_KEY, ChangeSignal, DirtyKey, EventTrace
 from contracts.runs import RunState
 from workflows.agenda import (
     HARD_BYTES,
@@ -26,6 +26,20 @@ def test_keys_are_coalesced() -> None:
     for _ in range(10):
         agenda.note(signal("a"), 1.0)
     assert list(agenda.keys) == ["a"]
+
+
+def test_a_key_remembers_the_newest_events_that_named_it() -> None:
+    """A few, newest last; one that is only said again is kept once, and all count for the size."""
+    agenda = Agenda()
+    named = [EventTrace(origin="s3", name=f"event {n}") for n in range(EVENTS_PER_KEY + 2)]
+    for event in (*named, named[-1]):
+        agenda.note(ChangeSignal(keys=(DirtyKey(key="a", events=(event,)),)), 1.0)
+    agenda.note(signal("a"), 2.0)
+    assert agenda.keys["a"].events == tuple(named[-EVENTS_PER_KEY:])
+    size = agenda.size
+    agenda.take_keys()
+    agenda.note(signal("a"), 3.0)
+    assert size > agenda.size + 100 * EVENTS_PER_KEY
 
 
 def test_a_run_waits_for_silence() -> None:

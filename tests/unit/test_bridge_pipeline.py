@@ -14,7 +14,7 @@ from bridge.limits import BridgeLimits
 from bridge.memory import RecordingOrchestrator
 from bridge.pipeline import Bridge
 from contracts.errors import ConfigurationError, NotReachable, StoreUnavailable
-from contracts.events import ChangeSignal
+from contracts.events import LONGEST_NAME, ChangeSignal
 from contracts.sources import SourceRecord
 from storage.objects.memory import MemoryObjects
 
@@ -113,6 +113,19 @@ def bridge(
 
 
 # --- what is acknowledged when ---------------------------------------------------------------
+
+
+async def test_a_key_says_which_event_named_it() -> None:
+    """Kind, name and message of the event, and when it was taken, go with the key."""
+    orchestrator = RecordingOrchestrator()
+    opened, _ = bridge(Catalog(source("a")), orchestrator)
+    await opened.take_message(notification("k"), {"message_id": "m" * 500})
+    [(_, signal)] = orchestrator.signals
+    [event] = signal.keys[0].events
+    assert (event.origin, event.name) == ("s3", "ObjectCreated:Put")
+    assert event.message_id == "m" * LONGEST_NAME
+    assert event.taken_at is not None
+    assert signal.keys[0].hinted_at == pytest.approx(event.taken_at.timestamp())
 
 
 async def test_a_message_is_taken_when_all_of_its_signals_are() -> None:

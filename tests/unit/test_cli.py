@@ -31,10 +31,14 @@ from contracts.errors import (
     StoreUnavailable,
     UnknownSource,
 )
+from contracts.events import EventTrace
+from contracts.provenance import DocumentRun, Result, SourceProgress, StageCount, StageTrace
 from contracts.runs import (
     DocumentOutcome,
     DocumentStatus,
+    EarlierAttempt,
     OutcomeStatus,
+    Place,
     RunRecord,
     RunState,
     Stage,
@@ -62,6 +66,7 @@ class ScriptedDesk:
         self.wanted: list[tuple[str, DocumentKeys]] = []
         self.states = [RunState.PROMOTED]
         self.looks_before_a_run = 0
+        self.pages: list[tuple[int | None, int]] = []
 
     async def sources(self) -> list[SourceView]:
         return [view()]
@@ -128,13 +133,37 @@ class ScriptedDesk:
         self, source_id: str, after: str = "", limit: int = 1_000
     ) -> list[DocumentStatus]:
         return [
-            DocumentStatus(doc_key="a.md", live_from_seq=1, chunks=2),
+            DocumentStatus(
+                doc_key="a.md", live_from_seq=1, chunks=2, place=Place.GATE, since=NOON, why="waits"
+            ),
             DocumentStatus(doc_key="b.pdf", error="CorruptDocument", message="it is damaged"),
         ]
 
     async def document(self, source_id: str, doc_key: str) -> DocumentView:
         outcomes = await self.outcomes(source_id, 4)
-        return DocumentView(source_id=source_id, doc_key=doc_key, outcomes=tuple(outcomes))
+        return DocumentView(
+            source_id=source_id,
+            doc_key=doc_key,
+            outcomes=tuple(outcomes),
+            latest=document_run(4),
+            made=document_run(3),
+        )
+
+    async def history(
+        self, source_id: str, doc_key: str, limit: int = 20, after: int | None = None
+    ) -> list[DocumentRun]:
+        self.pages.append((after, limit))
+        return [document_run(seq) for seq in (4, 3)][:limit]
+
+    async def progress(self, source_id: str) -> SourceProgress:
+        stages = (StageCount(stage=Stage.PARSE, done=2, failed=1, retryable=1),)
+        return SourceProgress(
+            source_id=source_id,
+            run=await self.run(source_id, 5),
+            stages=stages,
+            waiting=3,
+            waiting_since=NOON,
+        )
 
     async def search(self, question: SearchQuestion) -> SearchAnswer:
         self.questions.append(question)
@@ -142,8 +171,9 @@ class ScriptedDesk:
             chunk_id="c",
             source_id="docs",
             doc_key="a.md",
-            run_id="docs.4",
+            run_id="docs.1",
             from_seq=1,
+            version_seq=4,
             text_hash="h",
             prefix_length=0,
             address=PackAddress(pack="p", offset=0, length=1),
@@ -162,6 +192,53 @@ class ScriptedDesk:
 
     async def status(self) -> StackStatus:
         return StackStatus(running=True)
+
+
+def document_run(seq: int) -> DocumentRun:
+    """An ingestion that needed two attempts at its vectors."""
+    first = EarlierAttempt(attempt=1, error="EmbeddingUnavailable", message="busy", started_at=NOON)
+    return DocumentRun(
+        source_id="docs",
+        doc_key="b.pdf",
+        seq=seq,
+        run_id=f"docs.{seq}",
+        cause="change",
+        state=RunState.PROMOTED,
+        started_at=NOON,
+        result=Result.INGESTED,
+        served=seq == 4,
+        events=(
+            EventTrace(
+                origin="s3",
+                name="ObjectCreated:Put",
+                occurred_at=NOON,
+                taken_at=NOON,
+                message_id="m-1",
+            ),
+        ),
+        parser="text/3",
+        parsed_before=True,
+        chunker="chunking/2",
+        embedder="space/1",
+        content_hash="0123456789abcdef0123",
+        size=7,
+        chunks=3,
+        chunks_added=1,
+        chunks_kept=2,
+        chunks_removed=4,
+        vectors_bought=1,
+        vectors_reused=0,
+        stages=(
+            StageTrace(
+                stage=Stage.EMBED,
+                status=OutcomeStatus.DONE,
+                attempts=2,
+                started_at=NOON,
+                ended_at=NOON,
+                earlier=(first,),
+            ),
+        ),
+    )
 
 
 def view() -> SourceView:
@@ -212,6 +289,8 @@ READS: Sequence[tuple[str, ...]] = (
     ("run", "show", "docs", "4"),
     ("document", "list", "docs"),
     ("document", "show", "docs", "b.pdf"),
+    ("document", "history", "docs", "b.pdf"),
+    ("source", "list", "--tenant", "default"),
     ("search", "sluice", "--source", "docs"),
     ("event", "parked"),
     ("rollback", "docs", "--to", "3"),
@@ -437,6 +516,70 @@ def test_search_says_where_and_at_which_sequence(
     assert "docs: a.md, pages 2 to 3" in text
     assert "read: docs at 4" in text
     assert (desk.questions[0].at, desk.questions[0].limit) == (4, 7)
+
+
+def test_a_hit_leads_to_what_made_it(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run of the chunk, that of the document version, and the command that tells more."""
+    assert run_command(("search", "q", "-s", "docs")) == 0
+    text = capsys.readouterr().out
+    assert "chunk c of run 1, kept by run 4: `sluice document history docs a.md`" in text
+    assert run_command(("search", "q", "-s", "docs", "--json")) == 0
+    [hit] = json.loads(capsys.readouterr().out)["hits"]
+    ids = {"source_id", "doc_key", "chunk_id", "run_id", "from_seq", "version_seq"}
+    assert ids | {"source_version"} <= hit["chunk"].keys()
+
+
+def test_a_history_tells_what_made_a_document(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Event, components, chunks, vectors and each attempt; where the next page begins."""
+    wanted = ("document", "history", "docs", "b.pdf", "--before", "9", "--limit", "2")
+    assert run_command(wanted) == 0
+    text = capsys.readouterr().out
+    assert desk.pages == [(9, 2)]
+    for told in (
+        "run 4: ingested, served now",
+        "run 3: ingested, promoted",
+        "s3 ObjectCreated:Put at ",
+        "message m-1",
+        "text/3 (had parsed this content before)",
+        "0123456789abcdef, 7 bytes",
+        "3: 1 added, 2 kept, 4 removed",
+        "1 bought, 0 known already",
+        "EmbeddingUnavailable: busy",
+        "earlier ones: `--before 3`",
+    ):
+        assert told in text
+
+
+def test_documents_and_sources_say_where_they_are(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A document its place, a source its open run by stage and what waits."""
+    assert run_command(("document", "list", "docs")) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("a.md")]
+    assert line.split()[1] == "gate"
+    assert "waits" in line
+    assert run_command(("source", "show", "docs")) == 0
+    text = capsys.readouterr().out
+    assert "2 done, 0 unchanged, 1 failed (1 may be tried again)" in text
+    assert "keys waiting" in text
+    assert run_command(("run", "show", "docs")) == 0
+    stage, outcomes = capsys.readouterr().out.split("\n\n")[1:]
+    assert stage.splitlines()[1].split()[:5] == ["parse", "1", "0", "0", "1"]
+    assert "CorruptDocument" in outcomes
+
+
+def test_sources_are_chosen_by_tenant(
+    desk: ScriptedDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--tenant leaves out those of others."""
+    assert run_command(("source", "list", "--tenant", "default", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["tenant"] == "default"
+    assert run_command(("source", "list", "--tenant", "other")) == 0
+    assert capsys.readouterr().out == "no source belongs to other\n"
 
 
 def test_help_is_quick(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from console.desk import Desk
 from console.local_desk import LocalDesk, _just_before
 from console.problems import Problem, error_class
 from console.services import Services
-from console.views import ParkedMessage
+from console.views import DocumentKeys, ParkedMessage
 from contracts.activities import Command, CommandResult
 from contracts.documents import DocumentVersion
 from contracts.errors import (
@@ -31,11 +31,14 @@ from contracts.errors import (
     UnknownRun,
     UnknownSource,
 )
-from contracts.events import ChangeSignal
+from contracts.events import ChangeSignal, EventTrace
 from contracts.ids import OPEN_SEQ
+from contracts.provenance import DocumentRun, Result, SourceProgress
 from contracts.runs import (
+    AuditEntry,
     DocumentOutcome,
     DocumentStatus,
+    KnownFailure,
     OutcomeStatus,
     RunRecord,
     RunState,
@@ -103,6 +106,26 @@ class Books:
         documents: int | None = None,
     ) -> list[DocumentOutcome]:
         return [outcome() for key in doc_keys or ["b"] if key == "b" and key > after]
+
+    async def history(
+        self, source_id: str, doc_key: str, before: int | None = None, limit: int = 20
+    ) -> list[DocumentRun]:
+        made = [document_run(source_id, seq) for seq in (2, 1) if doc_key in {"a", "gone"}]
+        return [run for run in made if before is None or run.seq < before][:limit]
+
+    async def progress(self, source_id: str) -> SourceProgress:
+        return SourceProgress(source_id=source_id, run=run_record(source_id), waiting=3)
+
+    async def known_failures(
+        self, source_id: str, doc_keys: Collection[str]
+    ) -> dict[str, KnownFailure]:
+        return {}
+
+    async def retry(self, source_id: str, doc_keys: Collection[str]) -> None:
+        pass
+
+    async def append(self, entry: AuditEntry) -> None:
+        pass
 
     async def statuses(
         self, source_id: str, after: str = "", limit: int = 1_000
@@ -185,6 +208,20 @@ def run_record(source_id: str) -> RunRecord:
         state=RunState.PROMOTED,
         cause="crawl",
         started_at=NOON,
+    )
+
+
+def document_run(source_id: str, seq: int) -> DocumentRun:
+    return DocumentRun(
+        source_id=source_id,
+        doc_key="a",
+        seq=seq,
+        run_id=f"{source_id}.{seq}",
+        cause="change",
+        state=RunState.PROMOTED,
+        started_at=NOON,
+        result=Result.INGESTED,
+        events=(EventTrace(origin="s3", name="ObjectCreated:Put", taken_at=NOON),),
     )
 
 
@@ -390,6 +427,48 @@ async def test_documents_are_paged_and_shown(how: str) -> None:
     assert served.outcomes == ()
     assert failed.live is None
     assert failed.outcomes == (outcome(),)
+
+
+@both_ways
+async def test_a_document_leads_to_the_runs_that_made_it(how: str) -> None:
+    """The run of what is served and the newest one; all of them page by page."""
+    async with desk(how, services(Coordinators())) as opened:
+        await opened.add(config(), "ann")
+        shown = await opened.document("docs", "a")
+        assert (shown.made, shown.latest) == (document_run("docs", 1), document_run("docs", 2))
+        assert await opened.history("docs", "a", limit=1) == [document_run("docs", 2)]
+        assert await opened.history("docs", "a", after=2) == [document_run("docs", 1)]
+        assert await opened.history("docs", "b") == []
+        gone = await opened.document("docs", "gone")
+        assert (gone.live, gone.made) == (None, None)
+        assert gone.latest is not None
+        with pytest.raises(UnknownDocument):
+            await opened.history("docs", "z")
+        with pytest.raises(UnknownSource):
+            await opened.history("none", "a")
+
+
+@both_ways
+async def test_a_source_tells_what_it_is_doing(how: str) -> None:
+    """The open run and what waits for the next one."""
+    async with desk(how, services(Coordinators())) as opened:
+        await opened.add(config(), "ann")
+        progress = await opened.progress("docs")
+        with pytest.raises(UnknownSource):
+            await opened.progress("none")
+    assert (progress.run, progress.waiting) == (run_record("docs"), 3)
+
+
+@both_ways
+async def test_a_retry_names_the_person_s_wish(how: str) -> None:
+    """The run that it leads to is told who named the key, as it is of a bucket's event."""
+    coordinators = Coordinators()
+    async with desk(how, services(coordinators)) as opened:
+        await opened.add(config(), "ann")
+        await opened.retry("docs", DocumentKeys(keys=("b",)))
+    _, signal = coordinators.signals[-1]
+    [key] = signal.keys
+    assert [(event.origin, event.name) for event in key.events] == [("person", "retry")]
 
 
 @both_ways

@@ -88,6 +88,27 @@ async def test_small_pages_show_what_a_large_one_shows(tmp_path: Path, path: str
             assert "link" not in exact.headers
 
 
+async def test_a_history_is_paged_like_a_listing(tmp_path: Path) -> None:
+    """Its links keep the key, whatever is in it, and the client follows them."""
+    key = "guide/tide.md"
+    async with memory_stack(tmp_path) as services, opened(services) as http:
+        path = f"/sources/{SOURCE}/document/history"
+        first = await http.get(path, params={"key": key, "limit": 1})
+        assert [run["seq"] for run in first.json()] == [2]
+        second = await http.get(first.links["next"]["url"])
+        assert [(run["seq"], run["doc_key"]) for run in second.json()] == [(1, key)]
+        assert "next" not in second.links
+        check_problem(await http.get(path), 422, "ConfigurationError")
+        unknown = await http.get(path, params={"key": "no/such"})
+        check_problem(unknown, 404, "UnknownDocument")
+        async with ApiClient(
+            "http://stack", KEY, httpx.ASGITransport(create_app(services))
+        ) as client:
+            strange = "guide/ébb und flut?&#.md"
+            assert [run.doc_key for run in await client.history(SOURCE, strange)] == [strange]
+            assert (await client.progress(SOURCE)).run is not None
+
+
 async def test_the_client_follows_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
