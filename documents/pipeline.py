@@ -8,18 +8,19 @@ from contracts.ids import digest
 from documents import chunking, cleaning, tokens
 from documents.parsers import chains, rich, text
 from documents.parsers.parsed import Content
+from documents.parsers.recognition import Recognition, find
 
 BETWEEN_PAGES = "\n\n"
 LONGEST_TITLE = 300  # characters
 
 
-def fingerprint() -> str:
-    """Over the version of every component, and whether characters can be recognized."""
+def fingerprint(recognition: Recognition | None = None) -> str:
+    """Over the version of every component, and how text in pictures is recognized."""
     return digest(
         text.VERSION,
         rich.VERSION,
         version("xberg"),
-        "ocr" if rich.tessdata() else "no ocr",
+        (recognition or find()).fingerprint,
         cleaning.VERSION,
         chunking.VERSION,
         tokens.VERSION,

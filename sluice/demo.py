@@ -15,7 +15,7 @@ from contracts.errors import ConfigurationError
 from contracts.runs import DocumentStatus, RunRecord, RunState
 from contracts.search import SearchAnswer, SearchQuestion
 from contracts.sources import SourceConfig
-from documents.parsers.rich import tessdata
+from documents.parsers import recognition
 from sluice.demo_cloud import BUCKET, Cloud, local_cloud
 from sluice.demo_story import (
     CORPUS,
@@ -69,7 +69,8 @@ async def run_demo(say: Say, folder: Path = FOLDER, corpus: Path = CORPUS) -> No
         say(f"  Temporal    {stack.temporal.address}")
         say(f"  Sluice API  {address}")
         async with ApiClient(address, stack.access.key) as desk:
-            story = _Story(say, desk, cloud, manifest, corpus)
+            recognizes = recognition.find(settings.recognition_languages).data is not None
+            story = _Story(say, desk, cloud, manifest, corpus, recognizes)
             try:
                 await story.tell()
             except TimeoutError as error:
@@ -103,6 +104,7 @@ class _Story:
     cloud: Cloud
     manifest: Manifest
     corpus: Path
+    recognizes: bool  # text in pictures
 
     async def tell(self) -> None:
         """One step after another; the first that isn't so ends it."""
@@ -139,7 +141,7 @@ class _Story:
             served = f"served, {chunks}" if status.live_version else "not served"
             problem = f"  {status.error}" if status.error else ""
             self.say(f"    {status.doc_key:<34} {served}{problem}")
-        check_outcomes(self.manifest, list(files), statuses, ocr=tessdata() is not None)
+        check_outcomes(self.manifest, list(files), statuses, ocr=self.recognizes)
         broken = sum(status.live_version is None for status in statuses)
         self.say(f"  {len(statuses) - broken} served, {broken} failed alone, each with its reason")
 

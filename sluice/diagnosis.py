@@ -16,6 +16,7 @@ from console.client import ApiClient
 from contracts.documents import EmbeddingSpace
 from contracts.errors import SluiceError
 from contracts.wire import WireModel
+from documents.parsers import recognition
 from sluice.local import temporal_binary
 from sluice.settings import Settings
 from sluice.state import StateFolder, free_space
@@ -47,7 +48,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         lambda: _package("parser", "xberg", "xberg"),
         lambda: _embedder(settings),
         _vocabulary,
-        _tesseract,
+        lambda: _tesseract(settings),
         lambda: _state(settings),
         lambda: databases(settings),
     )
@@ -154,18 +155,20 @@ def _vocabulary() -> Finding:
     return Finding(component="token vocabulary", ok=True, found=tokens.VERSION)
 
 
-def _tesseract() -> Finding:
-    from documents.parsers.rich import tessdata  # noqa: PLC0415 - a package may be missing
-
-    place = tessdata()
-    if place is not None:
-        return Finding(component="text recognition", ok=True, required=False, found=str(place))
+def _tesseract(settings: Settings) -> Finding:
+    wanted = recognition.find(settings.recognition_languages)
+    languages = "+".join(wanted.languages)
+    if wanted.data is not None:
+        found = f"{languages} in {wanted.data}"
+        return Finding(component="text recognition", ok=True, required=False, found=found)
     return Finding(
         component="text recognition",
         ok=False,
         required=False,
-        found="no data: pages without a text layer fail as MissingText",
-        remedy="install it with `apt-get install tesseract-ocr-eng`",
+        found=f"no data for {languages}: pages without a text layer fail as MissingText",
+        remedy=f"install it with `apt-get install {' '.join(wanted.packages)}`, or name the folder "
+        "of Tesseract's *.traineddata in TESSDATA_PREFIX; after the next start, what failed is "
+        "tried again",
     )
 
 

@@ -17,7 +17,11 @@ from contracts.errors import ConfigurationError
 
 FILE: Final = "sluice.toml"
 PREFIX: Final = "SLUICE_"
-PATTERNS: Final = {"temporal_address": "HOST:PORT", "embedding_url": "http(s)://HOST/v1"}
+PATTERNS: Final = {
+    "temporal_address": "HOST:PORT",
+    "embedding_url": "http(s)://HOST/v1",
+    "recognition_languages": "LANGUAGE or LANGUAGE+LANGUAGE, for example eng+deu",
+}
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -110,6 +114,12 @@ class Settings(BaseSettings):
         gt=0,
         le=3_600,
         description="Seconds that parsing one document may take before it is killed.",
+    )
+    recognition_languages: str = Field(
+        default="eng",
+        pattern=r"^\w+(\+\w+)*$",
+        description="Languages of text in pictures, by Tesseract's names (`eng+deu`); "
+        "where the data of one is missing, pages without a text layer fail as MissingText.",
     )
     parser_children: int = Field(
         default=2, ge=1, le=64, description="Documents that are parsed at the same time."

@@ -15,12 +15,14 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from activities.ports import Ports
 from activities.recovery import recover_stores
 from bridge.pipeline import Bridge
 from console.api import create_app
 from contracts.errors import ConfigurationError, NotReachable
 from contracts.events import ChangeSignal
-from contracts.ports import Catalog, Embedder
+from contracts.ports import Embedder
+from documents.fingerprints import document_fingerprint
 from sluice.local import TemporalServer
 from sluice.orchestrator import TemporalOrchestrator, connect
 from sluice.settings import Settings
@@ -85,7 +87,7 @@ async def running_stack(
                 ):
                     # What is loaded stays: the collector needn't walk through it again and again.
                     gc.freeze()
-                    await _wake(wiring.catalog, orchestrator, crawl=temporal.fresh)
+                    await _wake(wiring.ports, crawl=temporal.fresh)
                     with state.announced(url) as access:
                         yield Stack(access, temporal, wiring, bridge, failed)
 
@@ -114,13 +116,19 @@ async def run_up(settings: Settings, announce: Callable[[Stack], None]) -> None:
             )
 
 
-async def _wake(catalog: Catalog, orchestrator: TemporalOrchestrator, *, crawl: bool) -> None:
-    """Start every source's coordinator, so that it adopts or ends what it finds unresolved; a
-    source that was never ingested is crawled anyway."""
+async def _wake(ports: Ports, *, crawl: bool) -> None:
+    """Start every source's coordinator, so that it adopts or ends what it finds unresolved. A
+    source that was never ingested is crawled anyway, and so is one with documents that failed
+    under another parser or embedder than today's: they may come through now."""
+    catalog = ports.catalog
+    today = document_fingerprint(ports.parser.fingerprint, ports.embedder.space)
     for record in await catalog.sources():
         source_id = record.config.source_id
         first = not await catalog.runs(source_id, limit=1)
-        await orchestrator.signal_changed(source_id, ChangeSignal(crawl=crawl or first))
+        failures = await catalog.known_failures(source_id)
+        otherwise = any(failure.fingerprint != today for failure in failures.values())
+        signal = ChangeSignal(crawl=crawl or first or otherwise)
+        await ports.orchestrator.signal_changed(source_id, signal)
 
 
 @asynccontextmanager

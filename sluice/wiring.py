@@ -22,6 +22,7 @@ from contracts.gate import Verdict
 from contracts.ports import Catalog, Embedder, ObjectStore, Orchestrator, Source
 from contracts.sources import SourceConfig
 from documents.embedders import OPENAI
+from documents.parsers import recognition
 from documents.parsers.sandbox import SandboxedParser, SandboxLimits
 from indexers.qdrant_edge import EdgeVectorStore
 from indexers.search import HybridSearch
@@ -168,6 +169,7 @@ async def open_wiring(
                 children=settings.parser_children,
             ),
             state.scratch,
+            recognition.find(settings.recognition_languages),
         )
         stack.push_async_callback(parser.close)
         ports = Ports(

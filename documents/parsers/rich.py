@@ -1,9 +1,8 @@
 """Office files, PDF, HTML, mail, books, archives: xberg in its hardened configuration."""
 
 import asyncio
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -23,12 +22,12 @@ from contracts.errors import (
 )
 from documents.cleaning import clean_line
 from documents.parsers.parsed import Content, Parsed
+from documents.parsers.recognition import Recognition, find
 
 VERSION: Final = "xberg/1.3.9-2"  # the parser's, and behind the dash ours
 
-SECONDS: Final = 100  # the parser's own limit; the sandbox's is the one that counts
+SECONDS: Final = 7_200  # beyond any limit of the sandbox, which is the one that counts
 MEBIBYTE: Final = 1024 * 1024
-TESSDATA: Final = Path("/usr/share/tesseract-ocr/5/tessdata")
 LONGEST_NESTING: Final = 3  # archives in mails in archives
 LONGEST_PATH: Final = 80  # characters of a member's name in its heading
 
@@ -65,14 +64,6 @@ _CLASSES: Final[tuple[tuple[str, type[ParseError]], ...]] = (
 )
 
 
-def tessdata() -> Path | None:
-    """Where Tesseract's data is, if it is installed."""
-    for place in (os.environ.get("TESSDATA_PREFIX"), str(TESSDATA)):
-        if place and any(Path(place).glob("*.traineddata")):
-            return Path(place)
-    return None
-
-
 @cache
 def suffixes() -> frozenset[str]:
     """Endings of names that the parser knows, lower case, with their dot."""
@@ -85,7 +76,7 @@ def media_types() -> frozenset[str]:
     return frozenset(known.mime_type for known in xberg.list_supported_formats())
 
 
-def configuration(data: Path | None) -> xberg.ExtractionConfig:
+def configuration(recognition: Recognition) -> xberg.ExtractionConfig:
     """The parser without caches, downloads, code grammars and threads; with limits.
 
     Without Tesseract's data character recognition is off. (Off together with a strategy is an
@@ -109,20 +100,20 @@ def configuration(data: Path | None) -> xberg.ExtractionConfig:
         tree_sitter=xberg.TreeSitterConfig(enabled=False),
         security_limits=limits,
     )
-    if data is None:
+    if recognition.data is None:
         return configured(disable_ocr=True)
     strategy = {"mode": "scanned_pages", "min_confidence": 0.5}
     return configured(
-        ocr=_recognition(data),
+        ocr=_recognized_by(recognition.data, recognition.languages),
         ocr_strategy=strategy,  # type: ignore[arg-type]  # the binding takes a dict for it
     )
 
 
-def _recognition(data: Path) -> xberg.OcrConfig:
+def _recognized_by(data: Path, languages: Sequence[str]) -> xberg.OcrConfig:
     stage = xberg.OcrPipelineStage(backend="tesseract")
     return xberg.OcrConfig(
         backend="tesseract",
-        language=["eng"],
+        language=list(languages),
         tessdata_path=str(data),
         tesseract_config=xberg.TesseractConfig(use_cache=False),
         pipeline=xberg.OcrPipelineConfig(
@@ -135,7 +126,7 @@ def parse(content: Content) -> Parsed:
     """Extract text page by page, members of archives and mails included."""
     if not content.path.stat().st_size:
         raise EmptyDocument(f"{content.name} is empty")
-    data = tessdata()
+    recognition = find()
     given = xberg.ExtractInput(
         kind="bytes",
         bytes=content.path.read_bytes(),
@@ -143,12 +134,12 @@ def parse(content: Content) -> Parsed:
         mime_type=_told(content),
     )
     try:
-        result = asyncio.run(xberg.extract(given, configuration(data)))
+        result = asyncio.run(xberg.extract(given, configuration(recognition)))
     except Exception as error:
         raise _classified(content.name, error) from error
     if not result.results:
         raise CorruptDocument(f"{content.name} has nothing that the parser could read")
-    return _parsed(content, result.results[0], recognized=data is not None)
+    return _parsed(content, result.results[0], recognized=recognition.data is not None)
 
 
 def _told(content: Content) -> str | None:

@@ -27,6 +27,7 @@ from contracts.errors import (
 from documents import pipeline
 from documents.parsers.child import LENGTH_BYTES
 from documents.parsers.parsed import Content
+from documents.parsers.recognition import DATA_VARIABLE, Recognition, find
 
 log = structlog.get_logger(__name__)
 
@@ -106,16 +107,23 @@ class SandboxedParser:
     Args:
         limits: on each child.
         scratch: folder for what children leave while they work; None: the system's.
+        recognition: what pictures of text are read with; None: what is installed.
     """
 
-    def __init__(self, limits: SandboxLimits | None = None, scratch: Path | None = None) -> None:
+    def __init__(
+        self,
+        limits: SandboxLimits | None = None,
+        scratch: Path | None = None,
+        recognition: Recognition | None = None,
+    ) -> None:
         self._limits = limits or SandboxLimits()
         self._places = asyncio.Semaphore(self._limits.children)
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
         # A home that is empty: libraries look for caches and settings in it.
         self._home = tempfile.TemporaryDirectory(prefix="sluice-parser-", dir=scratch)
-        self._fingerprint = pipeline.fingerprint()
+        self._recognition = recognition or find()
+        self._fingerprint = pipeline.fingerprint(self._recognition)
 
     @property
     def fingerprint(self) -> str:
@@ -136,7 +144,8 @@ class SandboxedParser:
                     answer = await child.ask(job)
             except TimeoutError as error:
                 raise ParserTimedOut(
-                    f"{doc_key} took longer than {self._limits.seconds:.0f} s to parse"
+                    f"{doc_key} took longer than {self._limits.seconds:.0f} s to parse: "
+                    "SLUICE_PARSER_SECONDS says how long one document may take"
                 ) from error
             except (EOFError, ConnectionError) as error:
                 status = await child.process.wait()
@@ -207,9 +216,10 @@ class SandboxedParser:
 
     def _environment(self) -> dict[str, str]:
         """Nothing of ours but what Python needs: no credentials near foreign content."""
-        kept = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "TESSDATA_PREFIX")
+        kept = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", DATA_VARIABLE)
         environment = {name: os.environ[name] for name in kept if name in os.environ}
-        return environment | {"HOME": self._home.name, "TMPDIR": self._home.name}
+        places = {"HOME": self._home.name, "TMPDIR": self._home.name}
+        return environment | places | self._recognition.environment()
 
 
 def _how(status: int) -> str:

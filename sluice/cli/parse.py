@@ -63,6 +63,7 @@ async def _parse_all(settings: "Settings", files: Sequence[Path], *, as_json: bo
 
 async def _reports(settings: "Settings", files: Sequence[Path]) -> AsyncIterator["ParseReport"]:
     """The reports in the order of the files, a few files at a time."""
+    from documents.parsers.recognition import find  # noqa: PLC0415
     from documents.parsers.sandbox import SandboxedParser, SandboxLimits  # noqa: PLC0415
     from documents.parsing_report import report  # noqa: PLC0415
 
@@ -70,7 +71,7 @@ async def _reports(settings: "Settings", files: Sequence[Path]) -> AsyncIterator
     limits = SandboxLimits(
         memory=settings.parser_memory_bytes, seconds=settings.parser_seconds, children=children
     )
-    parser = SandboxedParser(limits)
+    parser = SandboxedParser(limits, recognition=find(settings.recognition_languages))
     running: deque[asyncio.Task[ParseReport]] = deque()
     try:
         for file in files:

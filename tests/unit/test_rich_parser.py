@@ -146,7 +146,6 @@ def unrecognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = tmp_path / "no-data"
     empty.mkdir()
     monkeypatch.setenv("TESSDATA_PREFIX", str(empty))
-    monkeypatch.setattr(rich, "TESSDATA", empty)
 
 
 def test_pages_of_a_pdf_are_pages(tmp_path: Path) -> None:
