@@ -39,14 +39,14 @@ def workspace() -> Iterator[Workspace]:
 
 
 def write_reports(root: Path, documents: int) -> None:
-    """Markdown files of two sections each, which make two or three chunks."""
+    """Markdown files of two sections each, every one a chunk."""
     for number in range(documents):
         (root / f"{number:05}.md").write_text(report(number, "as it was first"))
 
 
 def report(number: int, state: str) -> str:
     """The text of one file; its second section tells the state."""
-    filler = " ".join(f"measure{number * 31 % 997 + word}" for word in range(60))
+    filler = " ".join(f"measure{number * 31 % 997 + word}" for word in range(40))
     return (
         f"# Report {number}\n\nThe report numbered {number} describes {filler}.\n\n"
         f"## Findings of report {number}\n\nThe state of report{number} is {state}. {filler}\n"

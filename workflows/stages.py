@@ -14,13 +14,19 @@ SMALL_DOCUMENTS = 10
 SMALL_BYTES = 1024 * 1024
 STAGE_ATTEMPTS = 4  # of what fails retryably, before it is left to a later run
 FIRST_RETRY = 2.0  # seconds, doubled with each attempt
-LONGEST_RETRY = 60.0  # seconds, also of what a server asks us to wait
+LONGEST_BACKOFF = 60.0  # seconds
 
 
 def retry_delay(attempt: int, asked: float | None) -> timedelta:
-    """How long to wait before attempt + 1; a server that asks for more time gets it, bounded."""
-    backoff = FIRST_RETRY * 2 ** (attempt - 1)
-    return timedelta(seconds=min(max(backoff, asked or 0.0), LONGEST_RETRY))
+    """How long to wait before attempt + 1.
+
+    Args:
+        attempt: that has failed, from 1.
+        asked: seconds that a server asked for, which its adapter has bounded; never cut short, as
+            who asks too early may be asked to wait longer.
+    """
+    backoff = min(FIRST_RETRY * 2 ** (attempt - 1), LONGEST_BACKOFF)
+    return timedelta(seconds=max(backoff, asked or 0.0))
 
 
 def is_small(batch: BatchRef) -> bool:
