@@ -1,6 +1,7 @@
 """What the benchmarks stand on: a folder of generated files, and its first ingest."""
 
 import asyncio
+import itertools
 import os
 import tempfile
 import time
@@ -16,6 +17,13 @@ from sluice.stack import Stack
 from sluice.telemetry import configure
 
 SOURCE = "benchmark"
+COMMON = """
+the harbour master of a small island keeps account in his book how ferry and trawler came
+with the tide or waited for wind off northern point while fog lay upon water so thick that
+no lamp could be seen from shore then every vessel sounded her horn until pilot boat found
+them one after another and brought crew safe to quay where rope crane net were ready before
+night fell over town which had not slept since storm began three days earlier
+"""
 IDLE = 0.3  # seconds for the coordinator to be done with a run that has ended
 FILL_POLL = 0.25  # seconds between two looks at a first ingest
 FILL_BOUND = 1_800.0  # seconds for the first ingest
@@ -45,12 +53,25 @@ def write_reports(root: Path, documents: int) -> None:
 
 
 def report(number: int, state: str) -> str:
-    """The text of one file; its second section tells the state."""
-    filler = " ".join(f"measure{number * 31 % 997 + word}" for word in range(40))
+    """The text of one file; its second section tells the state.
+
+    A section has fewer tokens than a cut needs until its last sentence, which is long: so it is
+    one chunk, and of a common size (170 tokens or so).
+    """
     return (
-        f"# Report {number}\n\nThe report numbered {number} describes {filler}.\n\n"
-        f"## Findings of report {number}\n\nThe state of report{number} is {state}. {filler}\n"
+        f"# Report {number}\n\nThe report numbered {number} was written on board. "
+        f"{_sentences(number)}\n\n## Findings of report {number}\n\n"
+        f"The state of report{number} is {state}. {_sentences(number + 1)}\n"
     )
+
+
+def _sentences(number: int) -> str:
+    """Four short ones and a long one, of common words, with figures that differ."""
+    common = COMMON.split()
+    words = itertools.islice(itertools.cycle(common), number * 31 % len(common), None)
+    lengths = (11, 12, 10, 12, 65)
+    sentences = [" ".join(itertools.islice(words, length)) for length in lengths]
+    return " ".join(f"{text.capitalize()} {number * 7 + n}." for n, text in enumerate(sentences))
 
 
 async def fill(stack: Stack, root: Path) -> float:
