@@ -25,7 +25,7 @@ def _utc_now() -> datetime:
 class Limits:
     """Bounds of the work on documents."""
 
-    batch_documents: int = 100
+    batch_documents: int = 250
     batch_bytes: int = 32 * 1024 * 1024
     large_document: int = 50 * 1024 * 1024  # bytes; a larger one is a batch of its own
     max_document: int = 200 * 1024 * 1024  # bytes; a larger one fails as oversized

@@ -1,6 +1,7 @@
 """Lists of models in the object store: how references travel instead of contents."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -19,8 +20,12 @@ async def put_list(objects: ObjectStore, key: str, models: Sequence[Model]) -> s
 
 async def get_list(objects: ObjectStore, key: str, model: type[Model]) -> list[Model]:
     """The models that `put_list` stored."""
-    adapter: TypeAdapter[list[Model]] = TypeAdapter(list[model])  # type: ignore[valid-type]  # a list of the model that the caller names
-    return adapter.validate_json(await objects.get(key))
+    return _list_of(model).validate_json(await objects.get(key))
+
+
+@cache
+def _list_of(model: type[Model]) -> TypeAdapter[list[Model]]:
+    return TypeAdapter(list[model])  # type: ignore[valid-type]  # a list of the model that the caller names
 
 
 def run_prefix(source_id: str, seq: int) -> str:

@@ -132,7 +132,7 @@ class Settings(BaseSettings):
 
     window: int = Field(default=4, ge=1, le=64, description="Batches of a run in flight.")
     batch_documents: int = Field(
-        default=100, ge=1, le=500, description="Documents that travel in one batch at most."
+        default=250, ge=1, le=500, description="Documents that travel in one batch at most."
     )
     batch_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1, description="Bytes of the documents of a batch at most."

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 
 from sqlalchemy import select
 
@@ -18,6 +19,26 @@ class Outcomes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    # To build a statement takes as long as to execute it for one document: each is built once.
+
+    @cached_property
+    def _upsert(self) -> Insert:
+        return self._database.upsert(
+            schema.outcomes,
+            ("source_id", "seq", "doc_key", "stage"),
+            ("status", "retryable", "outcome"),
+        )
+
+    @cached_property
+    def _upsert_last(self) -> Insert:
+        return self._database.upsert(
+            schema.last_outcomes, ("source_id", "doc_key"), ("seq", "status", "outcome")
+        )
+
+    @cached_property
+    def _pin(self) -> Insert:
+        return self._database.insert(schema.pins).on_conflict_do_nothing()
+
     async def record(
         self, ticket: RunTicket, outcomes: Sequence[DocumentOutcome], now: datetime
     ) -> None:
@@ -30,20 +51,6 @@ class Outcomes:
                 await connection.execute(self._upsert, rows)
                 await connection.execute(self._upsert_last, rows)
             await note_failures(self._database, connection, ticket, dated)
-
-    @property
-    def _upsert(self) -> Insert:
-        return self._database.upsert(
-            schema.outcomes,
-            ("source_id", "seq", "doc_key", "stage"),
-            ("status", "retryable", "outcome"),
-        )
-
-    @property
-    def _upsert_last(self) -> Insert:
-        return self._database.upsert(
-            schema.last_outcomes, ("source_id", "doc_key"), ("seq", "status", "outcome")
-        )
 
     async def outcomes(
         self,
@@ -92,7 +99,7 @@ class Outcomes:
         pinned = dict(versions)
         async with self._database.write() as connection:
             await check_ticket(connection, ticket)
-            await connection.execute(self._database.insert(table).on_conflict_do_nothing(), rows)
+            await connection.execute(self._pin, rows)
             for keys in slices(list(versions)):
                 found = await connection.execute(
                     select(table.c.doc_key, table.c.source_version).where(
